@@ -1,0 +1,53 @@
+# Every verb makes or refreshes .venv by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+# Installing needs no network log; constraints.txt pins every version.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+DEV := .venv/dev.stamp
+BASE := .venv/base.stamp
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check slow bench figures docs clean
+
+help: ## show the verbs
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+$(BASE): pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing skellam into .venv ..."
+	@$(PIP) -e .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing skellam and everything its tests need into .venv (a few minutes) ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(BASE)
+
+demo: $(BASE) ## draw secure noise and see what it costs
+	@$(BIN)/python examples/demo.py
+
+test: $(DEV) ## run the tests (under ten minutes on two cores)
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+slow: $(DEV) ## run the second tier: long statistics, kills, installs
+	$(BIN)/python -m pytest -m slow
+
+check: $(DEV) ## format, lint, types, architecture
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYTHONPATH=src $(BIN)/lint-imports --no-cache
+
+bench: $(DEV) ## measure against peers and limits, as ratios
+	@$(BIN)/python -m benchmarks
+
+figures: $(DEV) ## draw the paper's figures
+	@echo "the figures come with the experiments; none are recorded yet"
+
+docs: $(DEV) ## build the documentation
+	@echo "the documentation is Markdown under docs/"
+
+clean: ## remove everything that was made
+	rm -rf .venv dist build site .mypy_cache .pytest_cache .ruff_cache .hypothesis

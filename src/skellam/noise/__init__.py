@@ -1,0 +1,1 @@
+"""Integer noise with a proven distance from its ideal law."""
