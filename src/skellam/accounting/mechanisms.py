@@ -1,0 +1,309 @@
+"""What was released, as frozen data: the noise, the sensitivities, and how the cohort was drawn.
+
+Two data sets are neighbours when they differ in one user. Under ``ADD_REMOVE`` (the default) the
+user's vector is zeroed out, and its noise share stays; under ``REPLACE_ONE`` it becomes another
+vector, which doubles every sensitivity (`replace_one`).
+
+Sensitivities and noise of the integer mechanisms are in the integer domain, after scaling.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar, get_args
+
+from skellam import _checks
+from skellam.errors import DomainError, KindError
+
+
+class Adjacency(StrEnum):
+    """Which pairs of data sets must be hard to tell apart."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE_ONE = "replace-one"
+
+
+@dataclass(frozen=True, slots=True)
+class _Noise:
+    """What all noise shares. ``sampler_distance`` is the total variation of one release's noise
+    from the law that is accounted: coordinates times clients times that of one draw.
+    """
+
+    sampler_distance: float = field(default=0.0, kw_only=True)
+    adjacency: Adjacency = field(default=Adjacency.ADD_REMOVE, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _checks.between("sampler_distance", self.sampler_distance, 0, 1)
+        _set(self, adjacency=_adjacency(self.adjacency))
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(_Noise):
+    """Continuous Gaussian noise of standard deviation ``sigma`` on a vector of norm ``l2``."""
+
+    sigma: float
+    l2: float
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _set(self, sigma=_checks.positive("sigma", self.sigma))
+        _set(self, l2=_checks.positive("l2", self.l2))
+
+
+@dataclass(frozen=True, slots=True)
+class Skellam(_Noise):
+    """Skellam noise of ``variance`` per coordinate on an integer vector of norm ``l2``."""
+
+    variance: float
+    l2: float
+    l1: float | None = None
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _set(self, variance=_checks.positive("variance", self.variance))
+        _check_integer_vector(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedSkellam(_Noise):
+    """Skellam noise on a REAL vector of norm ``l2`` after unbiased stochastic rounding.
+
+    The rounding coins are secret, like the noise. ``tail`` is the mass that a block of ``block``
+    coordinates leaves uncertified; with blocks, ``largest`` bounds every coordinate.
+    """
+
+    variance: float
+    l2: float
+    dimension: int
+    tail: float
+    block: int = 1
+    largest: float | None = None
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _set(self, variance=_checks.positive("variance", self.variance))
+        _set(self, l2=_checks.positive("l2", self.l2))
+        _set(self, dimension=_checks.integer("dimension", self.dimension, 1))
+        _set(self, block=_checks.integer("block", self.block, 1, self.dimension))
+        if not 0 < _checks.number("tail", self.tail) < 0.5:
+            raise DomainError(f"tail must lie strictly between 0 and 1/2, got {self.tail!r}")
+        if self.largest is not None:
+            _set(self, largest=_checks.positive("largest", self.largest))
+            _check_reachable("largest * sqrt(dimension)", self.l2, self.largest, self.dimension)
+        elif self.block > 1:
+            raise DomainError("blocks need largest, the bound on every coordinate; or take block=1")
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(_Noise):
+    """Discrete Gaussian noise of parameter ``sigma`` on an integer vector."""
+
+    sigma: float
+    l2: float
+    l1: float | None = None
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _set(self, sigma=_checks.positive("sigma", self.sigma))
+        _check_integer_vector(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedDiscreteGaussian(_Noise):
+    """The sum of ``shares`` discrete Gaussians of parameter ``sigma_local`` each."""
+
+    sigma_local: float
+    shares: int
+    l2: float
+    l1: float | None = None
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _set(self, sigma_local=_checks.positive("sigma_local", self.sigma_local))
+        _set(self, shares=_checks.integer("shares", self.shares, 1))
+        _check_integer_vector(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Binomial(_Noise):
+    """Centred Binomial(``trials``, 1/2) noise on an integer vector; ``tail`` is left uncertified
+    at each edge of the bounded support, and charged to delta.
+    """
+
+    trials: int
+    l2: float
+    l1: float | None = None
+    dimension: int = 1
+    tail: float = 1e-20
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _set(self, trials=_checks.integer("trials", self.trials, 1))
+        _checks.open_unit("tail", self.tail)
+        _check_integer_vector(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplace(_Noise):
+    """Noise with P(k) proportional to exp(-|k|/scale) on an integer vector."""
+
+    scale: float
+    l1: float
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _set(self, scale=_checks.positive("scale", self.scale))
+        _set(self, l1=_integer_norm("l1", self.l1))
+        _set(self, dimension=_checks.integer("dimension", self.dimension, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(_Noise):
+    """Continuous Laplace noise with density proportional to exp(-|x|/scale)."""
+
+    scale: float
+    l1: float
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _set(self, scale=_checks.positive("scale", self.scale))
+        _set(self, l1=_checks.positive("l1", self.l1))
+        _set(self, dimension=_checks.integer("dimension", self.dimension, 1))
+
+
+Noise: TypeAlias = (
+    Gaussian
+    | Skellam
+    | RoundedSkellam
+    | DiscreteGaussian
+    | DistributedDiscreteGaussian
+    | Binomial
+    | DiscreteLaplace
+    | Laplace
+)
+_NoiseT = TypeVar("_NoiseT", bound=_Noise)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """``mechanism`` on a secret Poisson cohort: each user takes part with probability ``rate``."""
+
+    mechanism: Noise
+    rate: float
+
+    def __post_init__(self) -> None:
+        _set(self, mechanism=_noise(self.mechanism), rate=_checks.rate("rate", self.rate))
+
+
+@dataclass(frozen=True, slots=True)
+class SampledWithoutReplacement:
+    """``mechanism`` on a secret uniform cohort of fixed size, always under replace-one.
+
+    A mechanism given under add/remove is doubled: with a fixed size nobody can be removed.
+    """
+
+    mechanism: Noise
+    cohort: int
+    population: int
+
+    def __post_init__(self) -> None:
+        population = _checks.integer("population", self.population, 1)
+        _set(self, population=population)
+        _set(self, cohort=_checks.integer("cohort", self.cohort, 1, population))
+        noise = _noise(self.mechanism)
+        if noise.adjacency is Adjacency.ADD_REMOVE:
+            noise = replace_one(noise)
+        _set(self, mechanism=noise)
+
+    @property
+    def rate(self) -> float:
+        """The probability that a user takes part."""
+        return self.cohort / self.population
+
+
+Mechanism: TypeAlias = Noise | Sampled | SampledWithoutReplacement
+
+
+def noise_of(mechanism: Mechanism) -> Noise:
+    """Return the noise under the sampling, if any."""
+    match mechanism:
+        case Sampled() | SampledWithoutReplacement():
+            return mechanism.mechanism
+        case _:
+            return _noise(mechanism)
+
+
+def l1_bound(
+    noise: Skellam | DiscreteGaussian | DistributedDiscreteGaussian | Binomial,
+) -> float:
+    """Return the least valid L1 sensitivity: integer vectors have l1 <= l2 min(sqrt(d), l2)."""
+    least = noise.l2 * min(math.sqrt(noise.dimension), noise.l2)
+    return least if noise.l1 is None else min(noise.l1, least)
+
+
+def replace_one(noise: _NoiseT) -> _NoiseT:
+    """Return ``noise`` under replace-one: every sensitivity doubles.
+
+    For rounding (Result B) this is the chain P_x, Q, P_x' through the zeroed-out user. Each end is
+    moved by the uncertified mass once, so the slack factor 1 + e^epsilon covers both as it stands.
+    """
+    if noise.adjacency is Adjacency.REPLACE_ONE:
+        raise DomainError("the mechanism is under replace-one already")
+    doubled: dict[str, Any] = {
+        name: 2 * value
+        for name in ("l1", "l2", "largest")
+        if (value := getattr(noise, name, None)) is not None
+    }
+    return replace(noise, adjacency=Adjacency.REPLACE_ONE, **doubled)
+
+
+def _check_integer_vector(
+    noise: Skellam | DiscreteGaussian | DistributedDiscreteGaussian | Binomial,
+) -> None:
+    _set(noise, l2=_integer_norm("l2", noise.l2))
+    _set(noise, dimension=_checks.integer("dimension", noise.dimension, 1))
+    if noise.l1 is not None:
+        _set(noise, l1=_integer_norm("l1", noise.l1))
+        _check_reachable("l1", noise.l2, noise.l1, 1)
+
+
+def _integer_norm(name: str, value: float) -> float:
+    norm = _checks.positive(name, value)
+    if not norm >= 1:
+        raise DomainError(
+            f"{name} must be at least 1, the least norm of an integer vector, got {norm!r}; "
+            "multiply sensitivities and the noise's standard deviation by the scale"
+        )
+    return norm
+
+
+def _check_reachable(name: str, l2: float, bound: float, dimension: int) -> None:
+    reach = bound * math.sqrt(dimension)
+    if not l2 <= reach * (1 + 1e-12):
+        raise DomainError(f"l2 must be at most {name} = {reach:g}, got {l2!r}")
+
+
+def _adjacency(value: str) -> Adjacency:
+    try:
+        return Adjacency(value)
+    except ValueError as error:
+        names = ", ".join(Adjacency)
+        raise DomainError(f"adjacency must be one of {names}, got {value!r}") from error
+
+
+def _noise(value: Noise) -> Noise:
+    if not isinstance(value, get_args(Noise)):
+        raise KindError(f"mechanism must be noise, got {type(value).__name__}")
+    return value
+
+
+def _set(instance: object, **values: Any) -> None:  # noqa: ANN401  (the checks above give the types)
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)

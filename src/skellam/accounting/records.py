@@ -1,0 +1,86 @@
+"""Mechanisms as JSON values, for the ledger and the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from skellam.accounting.mechanisms import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    DistributedDiscreteGaussian,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Noise,
+    RoundedSkellam,
+    Sampled,
+    SampledWithoutReplacement,
+    Skellam,
+    noise_of,
+)
+from skellam.errors import DomainError, KindError
+
+_NOISES: dict[str, type[Noise]] = {
+    "gaussian": Gaussian,
+    "skellam": Skellam,
+    "rounded-skellam": RoundedSkellam,
+    "discrete-gaussian": DiscreteGaussian,
+    "distributed-discrete-gaussian": DistributedDiscreteGaussian,
+    "binomial": Binomial,
+    "discrete-laplace": DiscreteLaplace,
+    "laplace": Laplace,
+}
+_NAMES = {kind: name for name, kind in _NOISES.items()}
+
+
+def to_record(mechanism: Mechanism) -> dict[str, Any]:
+    """Return ``mechanism`` as a dictionary of JSON values; `from_record` is the inverse."""
+    match mechanism:
+        case Sampled(noise, rate):
+            return {"sampling": "poisson", "rate": rate, **to_record(noise)}
+        case SampledWithoutReplacement(noise, cohort, population):
+            size = {"cohort": cohort, "population": population}
+            return {"sampling": "without-replacement", **size, **to_record(noise)}
+        case _:
+            noise = noise_of(mechanism)
+            values = {f.name: getattr(noise, f.name) for f in fields(noise)}
+            return {"mechanism": _NAMES[type(noise)], **values, "adjacency": str(noise.adjacency)}
+
+
+def from_record(record: Mapping[str, Any]) -> Mechanism:
+    """Return the mechanism that `to_record` wrote; anything else raises `DomainError`."""
+    if not isinstance(record, Mapping):
+        raise KindError(f"a mechanism's record must be a mapping, got {type(record).__name__}")
+    rest = dict(record)
+    sampling = rest.pop("sampling", None)
+    match sampling:
+        case None:
+            return _noise_from(rest)
+        case "poisson":
+            (rate,) = _take(rest, "rate")
+            return Sampled(_noise_from(rest), rate)
+        case "without-replacement":
+            cohort, population = _take(rest, "cohort", "population")
+            return SampledWithoutReplacement(_noise_from(rest), cohort, population)
+        case _:
+            raise DomainError(f"no sampling is named {sampling!r}")
+
+
+def _noise_from(record: dict[str, Any]) -> Noise:
+    (name,) = _take(record, "mechanism")
+    if name not in _NOISES:
+        raise DomainError(f"no mechanism is named {name!r}; there are {', '.join(_NOISES)}")
+    try:
+        return _NOISES[name](**record)
+    except TypeError as error:
+        raise DomainError(f"a record of {name!r} has wrong fields: {error}") from error
+
+
+def _take(record: dict[str, Any], *names: str) -> list[Any]:
+    missing = [name for name in names if name not in record]
+    if missing:
+        raise DomainError(f"a mechanism's record lacks {', '.join(missing)}")
+    return [record.pop(name) for name in names]
