@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar
 
 from skellam import _checks
 from skellam.errors import DomainError, KindError
@@ -299,7 +299,7 @@ def _adjacency(value: str) -> Adjacency:
 
 
 def _noise(value: Noise) -> Noise:
-    if not isinstance(value, get_args(Noise)):
+    if not isinstance(value, Noise):
         raise KindError(f"mechanism must be noise, got {type(value).__name__}")
     return value
 
