@@ -1,0 +1,108 @@
+"""From one way of stating privacy to (epsilon, delta), always rounded to the private side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam import _checks
+
+_ROUND_OFF = 1e-9
+"""Relative error allowed for in closed forms of log_ndtr, far above what float64 commits."""
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Return the least delta of a mu-GDP mechanism at ``epsilon`` (Balle and Wang 2018, theorem 8).
+
+    With mu = l2/sigma this is the exact privacy profile of the Gaussian mechanism.
+    """
+    from scipy.special import log_ndtr
+
+    _checks.positive("mu", mu)
+    _checks.number("epsilon", epsilon)
+    if epsilon == math.inf:
+        return 0.0
+    upper = float(log_ndtr(mu / 2 - epsilon / mu))
+    ratio = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - upper
+    delta = -math.exp(upper) * math.expm1(min(ratio, 0.0))
+    # The two terms cancel: what is lost is relative to the larger one's logarithm.
+    lost = math.exp(upper) * 4e-16 * (1 + abs(upper) + abs(epsilon))
+    return min(1.0, delta * (1 + _ROUND_OFF) + lost)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the least epsilon >= 0 of a mu-GDP mechanism at ``delta``, from above."""
+    _checks.open_unit("delta", delta)
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    # delta(epsilon) < exp(-x^2/2) with x = epsilon/mu - mu/2.
+    high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / delta))) * (1 + _ROUND_OFF)
+    return _least(lambda epsilon: gaussian_delta(mu, epsilon) <= delta, 0.0, high)
+
+
+def gaussian_sigma(epsilon: float, delta: float, l2: float) -> float:
+    """Return the analytic Gaussian mechanism's least sigma, from above (Balle and Wang 2018)."""
+    _checks.positive("epsilon", epsilon)
+    _checks.open_unit("delta", delta)
+    _checks.positive("l2", l2)
+    # mu^2/2 + mu x = epsilon is private at x = sqrt(2 log(1/delta)): see gaussian_epsilon.
+    x = math.sqrt(2 * math.log(1 / delta))
+    private = 1 / (math.sqrt(x * x + 2 * epsilon) - x)
+    return l2 * _least(lambda z: gaussian_delta(1 / z, epsilon) <= delta, 0.0, private * 1.001)
+
+
+def rdp_epsilon(orders: Sequence[float], rdp: Sequence[float], delta: float) -> float:
+    """Return the least epsilon over the orders (Canonne, Kamath, Steinke 2020, proposition 12)."""
+    _checks.open_unit("delta", delta)
+    a, r = _orders(orders, rdp)
+    epsilons = r - (math.log(delta) + np.log(a)) / (a - 1) + np.log1p(-1 / a)
+    return max(0.0, float(np.min(epsilons)))
+
+
+def rdp_delta(orders: Sequence[float], rdp: Sequence[float], epsilon: float) -> float:
+    """Return the least delta over the orders: `rdp_epsilon` solved for delta."""
+    _checks.number("epsilon", epsilon)
+    a, r = _orders(orders, rdp)
+    logs = (a - 1) * (r - epsilon + np.log1p(-1 / a)) - np.log(a)
+    return min(1.0, math.exp(min(0.0, float(np.min(logs)))))
+
+
+def epsilon_with_slack(curve: Callable[[float], float], delta: float, slack: float) -> float:
+    """Return the least epsilon whose total delta, with slack * (1 + e^epsilon) added, is ``delta``.
+
+    ``curve`` gives the epsilon of a delta without slack. Infinite where the slack leaves nothing.
+    """
+    _checks.open_unit("delta", delta)
+    _checks.non_negative("slack", slack)
+    epsilon = _charged(curve, delta, slack, 0.0) if slack else curve(delta)
+    while slack and math.isfinite(epsilon):
+        # A larger epsilon leaves less delta, so this climbs to the least fixed point; charging a
+        # little above the current epsilon makes whatever it returns private.
+        charged = epsilon * (1 + 1e-7) + 1e-12
+        following = _charged(curve, delta, slack, charged)
+        if following <= charged:
+            return following
+        epsilon = following
+    return epsilon
+
+
+def _charged(curve: Callable[[float], float], delta: float, slack: float, epsilon: float) -> float:
+    # exp overflows above 709: no slack that float64 can hold survives that.
+    left = delta - slack * (1 + math.exp(epsilon)) if epsilon < 700 else 0.0
+    return curve(left) if left > 0 else math.inf
+
+
+def _orders(
+    orders: Sequence[float], rdp: Sequence[float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.asarray(orders, dtype=np.float64), np.asarray(rdp, dtype=np.float64)
+
+
+def _least(private: Callable[[float], bool], low: float, high: float) -> float:
+    """Bisect down to neighbouring floats, keeping ``high`` private."""
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if private(middle) else (middle, high)
+    return high

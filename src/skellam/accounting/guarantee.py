@@ -1,0 +1,71 @@
+"""An answer that can be quoted: epsilon and delta with everything that they depend on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from skellam import _checks
+from skellam.accounting.mechanisms import Adjacency
+
+ZERO_OUT = (
+    "a neighbouring data set has one user's vector zeroed out, or replaced where the adjacency "
+    "says so, and that user's noise share stays",
+    "the noise has the stated total variance whatever the cohort's size",
+    "sums are divided by a fixed number, never by the actual size of a cohort",
+)
+"""What every guarantee of this package assumes."""
+
+
+class Unit(StrEnum):
+    """Whose data is protected as a whole."""
+
+    USER = "user"
+    RECORD = "record"
+
+
+class Audience(StrEnum):
+    """From whom the data is protected: what they see decides what sampling is worth."""
+
+    PUBLIC = "public"
+    """Sees the releases, not who took part."""
+    SERVER = "server"
+    """Sees the releases and who took part in each round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """(epsilon, delta)-differential privacy for one ``unit`` against one ``audience``."""
+
+    epsilon: float
+    delta: float
+    unit: Unit
+    adjacency: Adjacency
+    audience: Audience
+    accountant: str
+    assumptions: tuple[str, ...] = ZERO_OUT
+
+    def __post_init__(self) -> None:
+        _checks.between("epsilon", self.epsilon, 0, float("inf"))
+        _checks.open_unit("delta", self.delta)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
+        }
+
+    def __str__(self) -> str:
+        head = (
+            f"({_up(self.epsilon)}, {self.delta:.3g})-DP for one {self.unit} ({self.adjacency}) "
+            f"against the {self.audience}, by {self.accountant}; assuming that"
+        )
+        return "\n".join((head, *(f"- {line}" for line in self.assumptions)))
+
+
+def _up(epsilon: float) -> str:
+    """Print four digits, never below ``epsilon``."""
+    text = f"{epsilon:.4g}"
+    return text if float(text) >= epsilon else f"{epsilon * 1.0005:.4g}"
