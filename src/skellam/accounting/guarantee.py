@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from typing import Any
 
@@ -10,8 +11,7 @@ from skellam import _checks
 from skellam.accounting.mechanisms import Adjacency
 
 ZERO_OUT = (
-    "a neighbouring data set has one user's vector zeroed out, or replaced where the adjacency "
-    "says so, and that user's noise share stays",
+    "neighbours differ in one user's vector (zeroed out or replaced), not in its noise share",
     "the noise has the stated total variance whatever the cohort's size",
     "sums are divided by a fixed number, never by the actual size of a cohort",
 )
@@ -59,13 +59,12 @@ class Guarantee:
 
     def __str__(self) -> str:
         head = (
-            f"({_up(self.epsilon)}, {self.delta:.3g})-DP for one {self.unit} ({self.adjacency}) "
+            f"({_up(self.epsilon)}, {_up(self.delta)})-DP for one {self.unit} ({self.adjacency}) "
             f"against the {self.audience}, by {self.accountant}; assuming that"
         )
         return "\n".join((head, *(f"- {line}" for line in self.assumptions)))
 
 
-def _up(epsilon: float) -> str:
-    """Print four digits, never below ``epsilon``."""
-    text = f"{epsilon:.4g}"
-    return text if float(text) >= epsilon else f"{epsilon * 1.0005:.4g}"
+def _up(x: float) -> str:
+    """Print four digits, rounded up."""
+    return f"{Context(prec=4, rounding=ROUND_CEILING).create_decimal(x):g}"
