@@ -1,1 +1,61 @@
-"""The compiled loops and nothing else."""
+"""The hot loops and nothing else: Hadamard transform, table look-up, rounding, wrapping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam._kernels import _numpy
+from skellam.errors import DomainError, KindError, ShapeError
+
+LARGEST_REAL = 2.0**31 - 1
+"""The largest absolute value that `round_stochastic` takes: what it may round to fits int32."""
+
+
+def hadamard(x: NDArray[np.float32]) -> None:
+    """Replace ``x`` (float32, its length a power of two) by its Walsh-Hadamard transform.
+
+    The transform is not normalised: applied twice it multiplies by ``len(x)``.
+    """
+    if x.dtype != np.float32 or x.ndim != 1 or not x.flags.c_contiguous:
+        raise KindError("x must be a one-dimensional, contiguous array of float32")
+    if len(x).bit_count() != 1:
+        raise ShapeError(f"the length of x must be a power of two, got {len(x)}; pad it")
+    _numpy.hadamard(x)
+
+
+def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:
+    """Set ``out`` to the cell of each word's first bits; return the places that stay undecided.
+
+    There are ``2**p`` cells and p bits of a word count. A cell that holds the smallest value of its
+    type is a mark: the draw is not decided by those bits. ``out`` has the type of ``cells``.
+    """
+    return _numpy.look_up(cells, words, out)
+
+
+def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> int:
+    """Round ``y`` to whole numbers at random into ``out``; return the exact sum of their squares.
+
+    What is rounded without bias is y' = trunc(2**32 y) / 2**32: with uniform ``coins`` the mean of
+    ``out`` is y' exactly and ``out`` is one of the two integers next to y'. So |y'| <= |y| in every
+    coordinate (no norm ever grows), |y - y'| < 2**-32, and y' = y for every float32 of absolute
+    value 2**-9 or more. ``y`` is float32 or float64 with |y| <= 2**31 - 1.
+    """
+    if y.dtype not in (np.float32, np.float64) or coins.dtype != np.uint32 or out.dtype != np.int32:
+        raise KindError("y must be float32 or float64, coins uint32 and out int32")
+    if not y.shape == coins.shape == out.shape == (y.size,):
+        raise ShapeError("y, coins and out must be one-dimensional and of one length")
+    if y.size and not (y.max() <= LARGEST_REAL and y.min() >= -LARGEST_REAL):
+        raise DomainError("y must lie in [-(2**31 - 1), 2**31 - 1] and be no NaN; clip or scale it")
+    return _numpy.round_stochastic(y, coins, out)
+
+
+def add_wrap(out: NDArray[Any], addend: NDArray[Any], bits: int) -> None:
+    """Add the signed integers ``addend`` to the residues ``out`` modulo ``2**bits``, in place."""
+    if out.dtype.kind != "u" or addend.dtype.kind != "i" or not 1 <= bits <= 8 * out.itemsize:
+        raise KindError(f"out must be unsigned with {bits} bits or more, addend signed")
+    if not out.shape == addend.shape == (out.size,):
+        raise ShapeError("out and addend must be one-dimensional and of one length")
+    _numpy.add_wrap(out, addend, bits)

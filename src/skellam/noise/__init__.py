@@ -1,1 +1,7 @@
-"""Integer noise with a proven distance from its ideal law."""
+"""Noise from the one source of randomness; the integer laws within a proven distance of ideal."""
+
+from __future__ import annotations
+
+from skellam.noise.integer import DiscreteGaussian, DiscreteLaplace, IntegerNoise, Skellam
+
+__all__ = ["DiscreteGaussian", "DiscreteLaplace", "IntegerNoise", "Skellam"]

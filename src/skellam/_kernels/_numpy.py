@@ -1,0 +1,83 @@
+"""The loops in NumPy: the default back end, and the reference for the other."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_RADIX = 16
+_BLOCK = 1 << 16
+_ONE = 2.0**32
+
+
+def hadamard(x: NDArray[np.float32]) -> None:
+    """Replace ``x`` by its Walsh-Hadamard transform, one radix-16 level after another.
+
+    The transform of length 16 h is that of length 16 across blocks of length h (Sylvester), and
+    a product with a matrix of signs is what BLAS does best.
+    """
+    source, target = x, np.empty_like(x)
+    h = 1
+    while h < len(x):
+        radix = min(_RADIX, len(x) // h)
+        signs = _signs(radix)
+        if h == 1:
+            np.matmul(source.reshape(-1, radix), signs, out=target.reshape(-1, radix))
+        else:
+            np.matmul(signs, source.reshape(-1, radix, h), out=target.reshape(-1, radix, h))
+        source, target = target, source
+        h *= radix
+    if source is not x:
+        x[:] = source
+
+
+def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:
+    """Set ``out`` to the cells of the words' first bits; return where the mark was met."""
+    shift = 8 * words.itemsize - (len(cells).bit_length() - 1)
+    index = words >> words.dtype.type(shift) if shift else words
+    # mode="clip" writes straight into out; the default mode would buffer. No index is clipped.
+    np.take(cells, index, out=out, mode="clip")
+    return np.flatnonzero(out == np.iinfo(out.dtype).min)
+
+
+def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> int:
+    """Round ``y`` into ``out`` and return the sum of squares."""
+    total = 0
+    for start in range(0, len(y), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        fixed = (y[block] * np.float64(_ONE)).astype(np.int64)
+        fixed += coins[block]
+        fixed >>= 32
+        out[block] = fixed
+        total += _sum_of_squares(fixed)
+    return total
+
+
+def add_wrap(out: NDArray[Any], addend: NDArray[Any], bits: int) -> None:
+    """Add ``addend`` to ``out`` modulo ``2**bits``."""
+    mask = out.dtype.type((1 << bits) - 1)
+    for start in range(0, len(out), _BLOCK):
+        part = out[start : start + _BLOCK]
+        part += addend[start : start + _BLOCK].astype(out.dtype)
+        if bits < 8 * out.itemsize:
+            part &= mask
+
+
+def _sum_of_squares(values: NDArray[np.int64]) -> int:
+    """Return the exact sum of squares of at most 2**16 values of at most 31 bits."""
+    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    if largest < 1 << 23:
+        return int(np.einsum("i,i->", values, values))
+    squares = values * values
+    return (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())
+
+
+@cache
+def _signs(radix: int) -> NDArray[np.float32]:
+    signs = np.ones((1, 1), dtype=np.float32)
+    while len(signs) < radix:
+        signs = np.block([[signs, signs], [signs, -signs]])
+    return signs
