@@ -1,0 +1,236 @@
+"""Algorithm 1: clip, rotate, scale, round, add noise, wrap; and on the server the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam import _checks
+from skellam.codec import wire
+from skellam.codec.bounds import Sensitivity, rounded_norm_square, sensitivity
+from skellam.codec.layout import Tensors, flatten
+from skellam.codec.rotation import Rotation, coordinate_subset
+from skellam.codec.rounding import cut, finite_peak, round_conditional, round_unbiased, shrink
+from skellam.codec.shares import Sampler, add_all, draw, samplers_of
+from skellam.codec.spec import CodecSpec, Conditional, Unbiased
+from skellam.codec.wrap import WrapEstimate, wrap_estimate
+from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
+from skellam.errors import DomainError, ShapeError
+from skellam.vectors import Reals, Residues, residue_dtype
+
+Lattices = Iterator[NDArray[np.signedinteger[Any]]]
+
+
+class Codec:
+    """One round's arithmetic, the same for whoever knows the spec and the public seed.
+
+    The messages of one codec carry its ``label`` and add up only among themselves.
+    """
+
+    __slots__ = ("_rotation", "_samplers", "_subset", "label", "spec")
+
+    def __init__(self, spec: CodecSpec, *, public_seed: bytes) -> None:
+        seed = _checks.octets("public_seed", public_seed, SEED_BYTES)
+        self.spec = spec
+        self.label = sha256(b"skellam/1/codec" + seed + repr(spec).encode()).digest()
+        self._rotation = Rotation(spec.padded, seed)
+        self._samplers = samplers_of(spec.noise)
+        self._subset = (
+            None if spec.kept is None else coordinate_subset(spec.padded, spec.kept, seed)
+        )
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """The bounds that every message keeps to, whatever the input and the public seed."""
+        return sensitivity(self.spec)
+
+    @property
+    def total_variation(self) -> float:
+        """How far the noise that one party adds to one coordinate is, at most, from its ideal."""
+        return self._samplers.total_variation
+
+    def encode(self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()) -> Residues:
+        """Return ``x``, clipped, as a message with this client's noise, or raise for bad input.
+
+        ``removable`` holds a secret seed for each removable component, from `removable_seeds`; the
+        rounding coins and the base share always come from ``entropy``. The message is replayable
+        if ``entropy`` is: the seeds are secrets of the client's until the protocol reveals them.
+        """
+        vector = self._vector(x)
+        return self._message(vector, finite_peak(vector), entropy, removable)
+
+    def encode_or_zeros(
+        self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
+    ) -> Residues:
+        """Encode ``x``, or zeros if an entry is not finite, so that no noise share is lost."""
+        vector = self._vector(x)
+        if not np.isfinite(vector).all():
+            vector = np.zeros(self.spec.dimension, dtype=np.float32)
+        return self._message(vector, finite_peak(vector), entropy, removable)
+
+    def encode_zeros(self, *, entropy: Entropy, removable: Sequence[bytes] = ()) -> Residues:
+        """Return a message of nothing but noise, for a client that sits the round out unseen."""
+        zeros = np.zeros(self.spec.dimension, dtype=np.float32)
+        return self.encode(zeros, entropy=entropy, removable=removable)
+
+    def removable_seeds(self, *, entropy: Entropy) -> tuple[bytes, ...]:
+        """Return fresh secret seeds, one for each removable component of a client's noise."""
+        return tuple(random_bytes(SEED_BYTES, entropy=entropy) for _ in self._samplers.components)
+
+    def add(self, messages: Iterable[Residues]) -> Residues:
+        """Return the sum of ``messages``, all of this codec."""
+        total = None
+        replayable = False
+        for message in messages:
+            self._require_mine(message)
+            replayable |= message.replayable
+            if total is None:
+                total = message.values.copy()
+            else:
+                total += message.values
+        if total is None:
+            raise ShapeError("messages must hold at least one message")
+        total &= total.dtype.type((1 << self.spec.bits) - 1)
+        return self._residues(total, replayable)
+
+    def add_central_noise(self, total: Residues, *, entropy: Entropy) -> Residues:
+        """Return ``total`` with the server's noise: required once, and only in central modes."""
+        self._require_mine(total)
+        central = self._central
+        if central is None:
+            raise DomainError(f"{self.spec.noise} leaves no noise to the server")
+        values = total.values.copy()
+        add_all(values, [draw(central, len(values), entropy=entropy)], self.spec.bits)
+        replayable = total.replayable or entropy.replayable
+        return replace(self._residues(values, replayable), label=self._final_label)
+
+    def remove(self, total: Residues, revealed: Iterable[tuple[int, bytes]]) -> Residues:
+        """Return ``total`` without the components ``(j, seed)`` that the survivors revealed."""
+        self._require_mine(total)
+        values = total.values.copy()
+        np.negative(values, out=values)
+        for j, seed in revealed:
+            _checks.integer("component", j, 0, len(self._samplers.components) - 1)
+            add_all(values, [self._component(j, seed)], self.spec.bits)
+        np.negative(values, out=values)
+        values &= values.dtype.type((1 << self.spec.bits) - 1)
+        return self._residues(values, total.replayable)
+
+    def decode(self, total: Residues) -> Reals:
+        """Return the sum of the clipped vectors, with the noise, in real units."""
+        self._require_mine(total, self._final_label)
+        spec = self.spec
+        y = centred(total)
+        if self._subset is not None:
+            y, kept = np.zeros(spec.padded, dtype=np.float32), y
+            y[self._subset] = kept
+        gain = spec.padded / spec.length / spec.scale
+        return Reals(self._rotation.backward(y, gain, spec.dimension), total.replayable)
+
+    def wrap(self, total: Residues) -> WrapEstimate:
+        """Return how far ``total`` spreads over the modulus; its `require` raises."""
+        self._require_mine(total, self._final_label)
+        return wrap_estimate(total)
+
+    def pack(self, message: Residues) -> bytes:
+        """Return ``message`` as bytes, exactly ``bits`` bits a coordinate."""
+        self._require_mine(message)
+        return wire.pack(message.values, self.spec.bits)
+
+    def unpack(self, data: bytes) -> Residues:
+        """Return the message that `pack` made ``data`` from."""
+        return self._residues(wire.unpack(data, self.spec.length, self.spec.bits), False)
+
+    def _vector(self, x: Tensors) -> NDArray[np.floating[Any]]:
+        vector = flatten(x)
+        if len(vector) != self.spec.dimension:
+            raise ShapeError(f"x must hold {self.spec.dimension} numbers, got {len(vector)}")
+        return vector
+
+    def _message(
+        self,
+        vector: NDArray[np.floating[Any]],
+        peak: float,
+        entropy: Entropy,
+        removable: Sequence[bytes],
+    ) -> Residues:
+        if len(removable) != len(self._samplers.components):
+            raise ShapeError(
+                f"removable must hold {len(self._samplers.components)} seeds, "
+                f"got {len(removable)}; removable_seeds makes them"
+            )
+        addends = [self._rounded(self._rotated(vector, peak), entropy)]
+        if self._samplers.client is not None:
+            addends.append(draw(self._samplers.client, self.spec.length, entropy=entropy))
+        addends.extend(self._component(j, seed) for j, seed in enumerate(removable))
+        out = np.zeros(self.spec.length, dtype=residue_dtype(self.spec.bits))
+        add_all(out, addends, self.spec.bits)
+        return self._residues(out, entropy.replayable)
+
+    def _rotated(self, vector: NDArray[np.floating[Any]], peak: float) -> NDArray[np.float32]:
+        """Return the floats to be rounded: of norm at most ``radius``, as they stand.
+
+        Scaling the peak down to the clip first keeps every float in range and changes nothing: the
+        norm is at least the peak, so it stays at or above the clip.
+        """
+        spec = self.spec
+        gain = spec.scale * min(1.0, spec.clip / peak if peak else 1.0)
+        y = self._rotation.forward(vector, gain)
+        if self._subset is not None:
+            shrink(y, spec.scale * spec.clip)
+            y = y[self._subset]
+        shrink(y, spec.radius)
+        return y
+
+    def _rounded(self, y: NDArray[np.float32], entropy: Entropy) -> Lattices:
+        match self.spec.rounding:
+            case Unbiased(largest):
+                if largest is not None:
+                    cut(y, largest)
+                return round_unbiased(y, entropy=entropy)
+            case Conditional(beta):
+                most = rounded_norm_square(self.spec.radius, self.spec.length, beta)
+                return round_conditional(y, most, entropy=entropy)
+            case _ as never:
+                assert_never(never)
+
+    def _component(self, j: int, seed: bytes) -> Lattices:
+        stream = SeededEntropy(seed, f"codec/removable/{j}/{self.label.hex()}")
+        return draw(self._samplers.components[j], self.spec.length, entropy=stream)
+
+    @property
+    def _final_label(self) -> bytes:
+        """The label of a total that may be decoded: central modes demand the server's noise."""
+        return self.label if self._central is None else self.label + b" with noise"
+
+    @property
+    def _central(self) -> Sampler | None:
+        return self._samplers.central
+
+    def _residues(self, values: NDArray[np.unsignedinteger[Any]], replayable: bool) -> Residues:
+        return Residues(values, self.spec.bits, self.label, replayable)
+
+    def _require_mine(self, message: Residues, label: bytes | None = None) -> None:
+        if len(message) != self.spec.length:
+            raise ShapeError(f"a message must hold {self.spec.length} residues, got {len(message)}")
+        if message.bits != self.spec.bits:
+            raise DomainError(f"a message must have {self.spec.bits} bits, got {message.bits}")
+        if message.label != (label or self.label):
+            raise DomainError(
+                "a message must belong to this plan and round"
+                + (", and add_central_noise comes once, before decode" if self._central else "")
+            )
+
+
+def centred(total: Residues) -> NDArray[np.float32]:
+    """Return the residues as the numbers of least magnitude, in ``[-2**(b-1), 2**(b-1))``."""
+    values, spare = total.values, 8 * total.values.itemsize - total.bits
+    signed = values.view(f"i{values.itemsize}")
+    if spare:
+        signed = signed << spare >> spare
+    return signed.astype(np.float32)

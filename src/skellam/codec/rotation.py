@@ -1,0 +1,116 @@
+"""The public random rotation: signs, then an orthogonal transform whose entries are all small.
+
+For a length of ``m 2**k`` (``m`` odd, at most `MOST_BLOCKS`) the transform is the Kronecker product
+of the m-point Hartley matrix ``cas(2 pi i j / m)`` and the Hadamard matrix of order ``2**k``: both
+are symmetric and, divided by the root of their order, orthogonal, so the transform is its own
+inverse. Its entries are at most ``sqrt(2 / d)``, and ``sqrt(1 / d)`` for a power of two: every
+coordinate spreads over all of them, which separate blocks would not do.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam import _checks
+from skellam._kernels import hadamard
+from skellam.entropy import SeededEntropy
+
+MOST_BLOCKS: Final = 63
+CHUNK: Final = 1 << 16
+"""Coordinates handled at a time, so that the passes over them stay in the cache.
+
+Part of the format: removable noise is drawn again in the same chunks.
+"""
+
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+_SIGNS: Final = 1 - 2 * _BITS.astype(np.float32)
+
+
+def padded_length(dimension: int) -> int:
+    """Return the least length of at least ``dimension`` that can be rotated, at most 1/32 more."""
+    size = _checks.integer("dimension", dimension, 1)
+    block = 1 << max(0, (size - 1).bit_length() - 6)
+    return -(-size // block) * block
+
+
+def block_of(length: int) -> int:
+    """Return the largest power of two that divides ``length``."""
+    return length & -length
+
+
+class Rotation:
+    """The rotation of a round: the same for whoever knows its public seed."""
+
+    __slots__ = ("_signs", "length")
+
+    def __init__(self, length: int, public_seed: bytes) -> None:
+        self.length = length
+        self._signs = np.empty(-(-length // 8), dtype=np.uint8)
+        SeededEntropy(public_seed, "codec/signs").fill(self._signs)
+
+    def forward(self, x: NDArray[np.floating[Any]], gain: float) -> NDArray[np.float32]:
+        """Return ``gain`` times the rotation of ``x`` padded with zeros."""
+        out = np.empty(self.length, dtype=np.float32)
+        out[len(x) :] = 0
+        unit = gain / math.sqrt(block_of(self.length))
+        for start in range(0, len(x), CHUNK):
+            part = x[start : start + CHUNK]
+            target = out[start : start + len(part)]
+            np.multiply(part, unit, out=target, casting="same_kind")
+            target *= self._signs_of(start, len(part))
+        _transform(out)
+        return out
+
+    def backward(self, y: NDArray[np.float32], gain: float, dimension: int) -> NDArray[np.float32]:
+        """Overwrite ``y`` and return ``gain`` times its first coordinates before the rotation."""
+        _transform(y)
+        x = y[:dimension]
+        unit = np.float32(gain / math.sqrt(block_of(self.length)))
+        for start in range(0, dimension, CHUNK):
+            part = x[start : start + CHUNK]
+            part *= self._signs_of(start, len(part))
+            part *= unit
+        return x
+
+    def _signs_of(self, start: int, count: int) -> NDArray[np.float32]:
+        octets = self._signs[start // 8 : -(-(start + count) // 8)]
+        return np.take(_SIGNS, octets, axis=0, mode="clip").reshape(-1)[:count]
+
+
+def coordinate_subset(length: int, kept: int, public_seed: bytes) -> NDArray[np.int64]:
+    """Return ``kept`` of the indices below ``length``, in order, uniformly without replacement."""
+    keys = np.empty(length, dtype="<u8")
+    SeededEntropy(public_seed, "codec/subset").fill(keys)
+    threshold = np.partition(keys, kept - 1)[kept - 1]
+    # Equal keys (of probability below length**2 / 2**64) must not depend on how NumPy partitions.
+    return np.flatnonzero(keys <= threshold)[:kept]
+
+
+def _transform(y: NDArray[np.float32]) -> None:
+    blocks = y.reshape(-1, block_of(len(y)))
+    for block in blocks:
+        hadamard(block)
+    if len(blocks) > 1:
+        _mix(blocks)
+
+
+def _mix(blocks: NDArray[np.float32]) -> None:
+    matrix = _hartley(len(blocks))
+    width = max(1, CHUNK // len(blocks))
+    for start in range(0, blocks.shape[1], width):
+        part = blocks[:, start : start + width]
+        part[...] = matrix @ part
+
+
+@cache
+def _hartley(order: int) -> NDArray[np.float32]:
+    angle = 2 * np.pi / order * (np.outer(np.arange(order), np.arange(order)) % order)
+    matrix: NDArray[np.float32] = ((np.cos(angle) + np.sin(angle)) / math.sqrt(order)).astype(
+        np.float32
+    )
+    return matrix
