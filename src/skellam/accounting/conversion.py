@@ -40,7 +40,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     # delta(epsilon) < exp(-x^2/2) with x = epsilon/mu - mu/2.
     high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / delta))) * (1 + _ROUND_OFF)
-    return _least(lambda epsilon: gaussian_delta(mu, epsilon) <= delta, 0.0, high)
+    return least(lambda epsilon: gaussian_delta(mu, epsilon) <= delta, 0.0, high)
 
 
 def gaussian_sigma(epsilon: float, delta: float, l2: float) -> float:
@@ -51,7 +51,7 @@ def gaussian_sigma(epsilon: float, delta: float, l2: float) -> float:
     # mu^2/2 + mu x = epsilon is private at x = sqrt(2 log(1/delta)): see gaussian_epsilon.
     x = math.sqrt(2 * math.log(1 / delta))
     private = 1 / (math.sqrt(x * x + 2 * epsilon) - x)
-    return l2 * _least(lambda z: gaussian_delta(1 / z, epsilon) <= delta, 0.0, private * 1.001)
+    return l2 * least(lambda z: gaussian_delta(1 / z, epsilon) <= delta, 0.0, private * 1.001)
 
 
 def rdp_epsilon(orders: Sequence[float], rdp: Sequence[float], delta: float) -> float:
@@ -101,8 +101,8 @@ def _orders(
     return np.asarray(orders, dtype=np.float64), np.asarray(rdp, dtype=np.float64)
 
 
-def _least(private: Callable[[float], bool], low: float, high: float) -> float:
-    """Bisect down to neighbouring floats, keeping ``high`` private."""
+def least(private: Callable[[float], bool], low: float, high: float) -> float:
+    """Return where ``private`` begins, by bisection down to neighbouring floats; ``high`` is."""
     while low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if private(middle) else (middle, high)
     return high

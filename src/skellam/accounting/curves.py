@@ -16,8 +16,7 @@ from skellam.errors import DomainError
 
 ORDERS: tuple[float, ...] = (
     *(1 + x / 20 for x in range(1, 60)),
-    *(float(a) for a in range(4, 65)),
-    *(2.0**e for e in (6.5, 7, 7.5, 8, 8.5, 9, 10, 11, 12, 14, 16)),
+    *(float(a) for a in (*range(4, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512, 1024)),
 )
 """Orders for tight RDP, fractional and whole."""
 
