@@ -87,7 +87,7 @@ def direct_skellam(
 
 
 def composed_laplace(scale: float, l1: float, *, rounds: int, delta: float) -> tuple[float, float]:
-    """Return epsilon of the (discrete) Laplace mechanism by the same two rules; each round is pure."""
+    """Return epsilon of (discrete) Laplace releases, pure each, by the same two rules."""
     epsilon = _checks.positive("l1", l1) / _checks.positive("scale", scale)
     return (
         kairouz_oh_viswanath(epsilon, 0.0, rounds=rounds, total=delta),
