@@ -1,95 +1,67 @@
-"""Result A: integer noise as a Gaussian mechanism, by its widest quantile gap.
-
-For one coordinate, a shift of 1 and log-concave noise the best tests are thresholds, so the
-trade-off function is piecewise linear with a vertex at every integer t. It lies above that of the
-pair N(eta, 1), N(0, 1) iff every vertex does (the region above is convex), that is iff ::
-
-    gap(t) = Phi^-1(S(t - 1)) - Phi^-1(S(t)) <= eta,     S(t) = P(X >= t).
-
-A shift by k is a chain of k such steps, k eta-GDP, and coordinates add in squares (Dong, Roth, Su
-2019, theorem 2.14 and corollary 3.3): an integer vector v costs ``||v||_2 eta``.
-
-The certificate evaluates every gap with S(t) >= tail; the rest is charged to delta. Let T be the
-last certified threshold. For a shift by k the vertices at t <= T lie above the Gaussian curve; on
-{X >= T} replace the shifted law P by the multiple of Q of equal mass, a chord of the curve and so
-still above. As P/Q rises, this moves at most P(X > T) = S(T + 1 - k), and the same at the other
-end. Nothing here asks the support to be unbounded: for a binomial law T is its last atom.
-"""
+"""The GDP parameter of a mechanism: the Gaussian mechanism that dominates it, in any dimension."""
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
-from typing import NamedTuple
+from typing import assert_never
 
-import numpy as np
-
-from skellam import _checks
-from skellam.accounting.laws import Law, skellam_law
+from skellam.accounting.gaps import DEFAULT_TAIL, GdpCertificate, certificate_of_law
+from skellam.accounting.laws import Law, binomial_law, discrete_gaussian_law, skellam_law
+from skellam.accounting.mechanisms import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    DistributedDiscreteGaussian,
+    Gaussian,
+    Laplace,
+    Noise,
+    RoundedSkellam,
+    Skellam,
+)
+from skellam.accounting.rounding import certificate_of_rounding
 from skellam.errors import CertificateError
 
-FLOAT_SAFETY = 5e-10
-"""Relative margin on GDP parameters: float64 noise in a gap is below 3e-10 at variance 1e10."""
 
-DEFAULT_TAIL = 1e-300
-
-
-class GdpCertificate(NamedTuple):
-    """``eta``-GDP once ``slack`` is set aside: delta grows by ``slack * (1 + e^epsilon)``."""
-
-    eta: float
-    slack: float
+def gdp_parameter(noise: Noise) -> float:
+    """Return eta such that one release is eta-GDP, up to the slack of `gdp_certificate`."""
+    return gdp_certificate(noise).eta
 
 
-def eta_of_law(law: Law, *, tail: float = DEFAULT_TAIL) -> float:
-    """Return the GDP parameter of a shift by one: the widest certified gap, rounded up."""
-    from scipy.special import ndtri_exp
+def gdp_certificate(noise: Noise) -> GdpCertificate:
+    """Return the GDP parameter of one release and the mass set aside; sampling comes after it.
 
-    last = last_threshold(law, tail)
-    gaps = -np.diff(ndtri_exp(law.log_survival[: last + 1]))
-    if law.shift == 0.0:
-        gaps[0] = _central_gap(law)
-    return float(gaps.max()) * (1 + FLOAT_SAFETY)
+    The sampler's own distance is not in the slack: it belongs to whoever drew the noise.
+    """
+    match noise:
+        case Gaussian():
+            return GdpCertificate(noise.l2 / noise.sigma, 0.0)
+        case RoundedSkellam():
+            return certificate_of_rounding(
+                noise.variance,
+                l2=noise.l2,
+                dimension=noise.dimension,
+                tail=noise.tail,
+                block=noise.block,
+                largest=noise.largest,
+            )
+        case Skellam():
+            return _integer(noise, skellam_law(noise.variance))
+        case DiscreteGaussian():
+            return _integer(noise, discrete_gaussian_law(noise.sigma))
+        case DistributedDiscreteGaussian():
+            raise CertificateError("the sum of discrete Gaussians is not certified yet")
+        case Binomial():
+            return _integer(noise, binomial_law(noise.trials), tail=noise.tail)
+        case DiscreteLaplace() | Laplace():
+            raise CertificateError(
+                "Laplace noise is not accounted as Gaussian; use its privacy loss distribution"
+            )
+        case _:
+            assert_never(noise)
 
 
-@lru_cache(maxsize=256)
-def eta_skellam(variance: float) -> float:
-    """Return the GDP parameter of Sk(variance) at a shift by one; the tail set aside is 1e-300."""
-    return eta_of_law(skellam_law(variance))
-
-
-def certificate_of_law(
-    law: Law, *, l2: float, dimension: int, tail: float = DEFAULT_TAIL
+def _integer(
+    noise: Skellam | DiscreteGaussian | DistributedDiscreteGaussian | Binomial,
+    law: Law,
+    tail: float = DEFAULT_TAIL,
 ) -> GdpCertificate:
-    """Return what integer vectors of norm ``l2`` or less cost under i.i.d. noise of this law."""
-    norm = _checks.positive("l2", l2)
-    d = _checks.integer("dimension", dimension, 1)
-    last = last_threshold(law, tail)
-    moved = 2 * _survival(law, last + 1 - max(1, math.floor(norm)))
-    return GdpCertificate(norm * eta_of_law(law, tail=tail), max(1, min(d, norm**2)) * moved)
-
-
-def last_threshold(law: Law, tail: float) -> int:
-    """Return the largest k with P(X >= k + shift) >= tail, or raise if only the centre has it."""
-    _checks.open_unit("tail", tail)
-    # log_survival falls, so its negative is sorted; the first threshold is the centre itself
-    last = int(np.searchsorted(-law.log_survival, -math.log(tail), side="right")) - 1
-    if last < 1:
-        raise CertificateError(
-            f"no threshold beyond the centre has probability {tail:g}; "
-            "raise the variance or lower the tail"
-        )
-    return last
-
-
-def _central_gap(law: Law) -> float:
-    """2 Phi^-1((1 + p) / 2), p the central atom, without cancellation."""
-    from scipy.special import erfinv, ndtri_exp
-
-    p = math.exp(law.log_pmf[0])
-    return float(2 * math.sqrt(2) * erfinv(p) if p < 0.5 else -2 * ndtri_exp(law.log_survival[1]))
-
-
-def _survival(law: Law, k: int) -> float:
-    """Bound P(X >= k + shift) from above, for any integer k."""
-    return math.exp(law.log_survival[k]) * (1 + 1e-9) if k >= 0 else 1.0
+    return certificate_of_law(law, l2=noise.l2, dimension=noise.dimension, tail=tail)
