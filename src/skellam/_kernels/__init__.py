@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skellam._kernels import _numpy
+from skellam._kernels import _backend
 from skellam.errors import DomainError, KindError, ShapeError
 
 LARGEST_REAL = 2.0**31 - 1
@@ -23,7 +23,7 @@ def hadamard(x: NDArray[np.float32]) -> None:
         raise KindError("x must be a one-dimensional, contiguous array of float32")
     if len(x).bit_count() != 1:
         raise ShapeError(f"the length of x must be a power of two, got {len(x)}; pad it")
-    _numpy.hadamard(x)
+    _backend.for_floats(len(x)).hadamard(x)
 
 
 def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:
@@ -32,7 +32,7 @@ def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDAr
     There are ``2**p`` cells and p bits of a word count. A cell that holds the smallest value of its
     type is a mark: the draw is not decided by those bits. ``out`` has the type of ``cells``.
     """
-    return _numpy.look_up(cells, words, out)
+    return _backend.for_integers(len(out)).look_up(cells, words, out)
 
 
 def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> int:
@@ -49,7 +49,7 @@ def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np
         raise ShapeError("y, coins and out must be one-dimensional and of one length")
     if y.size and not (y.max() <= LARGEST_REAL and y.min() >= -LARGEST_REAL):
         raise DomainError("y must lie in [-(2**31 - 1), 2**31 - 1] and be no NaN; clip or scale it")
-    return _numpy.round_stochastic(y, coins, out)
+    return _backend.for_integers(len(out)).round_stochastic(y, coins, out)
 
 
 def add_wrap(out: NDArray[Any], addend: NDArray[Any], bits: int) -> None:
@@ -58,4 +58,4 @@ def add_wrap(out: NDArray[Any], addend: NDArray[Any], bits: int) -> None:
         raise KindError(f"out must be unsigned with {bits} bits or more, addend signed")
     if not out.shape == addend.shape == (out.size,):
         raise ShapeError("out and addend must be one-dimensional and of one length")
-    _numpy.add_wrap(out, addend, bits)
+    _backend.for_integers(len(out)).add_wrap(out, addend, bits)

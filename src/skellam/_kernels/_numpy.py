@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _RADIX = 16
-_BLOCK = 1 << 16
+_BLOCK = 1 << 15
 _ONE = 2.0**32
 
 
@@ -45,6 +45,7 @@ def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDAr
 
 def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> int:
     """Round ``y`` into ``out`` and return the sum of squares."""
+    squares_fit = max(y.max(initial=0), -y.min(initial=0)) < 2**23
     total = 0
     for start in range(0, len(y), _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -52,7 +53,7 @@ def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np
         fixed += coins[block]
         fixed >>= 32
         out[block] = fixed
-        total += _sum_of_squares(fixed)
+        total += _sum_of_squares(fixed, squares_fit)
     return total
 
 
@@ -66,10 +67,9 @@ def add_wrap(out: NDArray[Any], addend: NDArray[Any], bits: int) -> None:
             part &= mask
 
 
-def _sum_of_squares(values: NDArray[np.int64]) -> int:
-    """Return the exact sum of squares of at most 2**16 values of at most 31 bits."""
-    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
-    if largest < 1 << 23:
+def _sum_of_squares(values: NDArray[np.int64], fits: bool) -> int:
+    """Return the exact sum; ``fits`` says that 2**15 squares of at most 2**46 fit 63 bits."""
+    if fits:
         return int(np.einsum("i,i->", values, values))
     squares = values * values
     return (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())

@@ -1,0 +1,185 @@
+"""The loops compiled by Numba (extra ``fast``); bit-identical to NumPy's where integers come out.
+
+Importing this module imports Numba; the machine code is cached beside it, or in the user's cache
+directory, or not at all where neither can be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_ONE = np.float64(2.0**32)
+_TILE = 4096
+"""A tile and its scratch copy, 32 KiB together, stay in the first-level cache."""
+
+
+def _compiled(loop: Callable[P, T]) -> Callable[P, T]:
+    try:
+        compiled: Callable[P, T] = numba.njit(nogil=True, cache=True)(loop)
+    except RuntimeError:  # no directory for the cache can be written
+        compiled = numba.njit(nogil=True)(loop)
+    return compiled
+
+
+def hadamard(x: NDArray[np.float32]) -> None:
+    """Replace ``x`` by its Walsh-Hadamard transform."""
+    tile = min(len(x), _TILE)
+    _transform_tiles(x, tile, np.empty(tile, dtype=np.float32))
+    _transform_across(x, tile)
+
+
+def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:
+    """Set ``out`` to the cells of the words' first bits; return where the mark was met."""
+    shift = 8 * words.itemsize - (len(cells).bit_length() - 1)
+    undecided = np.empty(len(out), dtype=np.int64)
+    count = _look_up(cells, words, words.dtype.type(shift), out, undecided)
+    return undecided[:count]
+
+
+def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> int:
+    """Round ``y`` into ``out`` and return the sum of squares."""
+    high, low = _round(y, coins, out)
+    return (int(high) << 32) + int(low)
+
+
+def add_wrap(out: NDArray[Any], addend: NDArray[Any], bits: int) -> None:
+    """Add ``addend`` to ``out`` modulo ``2**bits``."""
+    _add_wrap(out, addend, out.dtype.type((1 << bits) - 1))
+
+
+@_compiled
+def _look_up(
+    cells: NDArray[Any],
+    words: NDArray[Any],
+    shift: np.unsignedinteger[Any],
+    out: NDArray[Any],
+    undecided: NDArray[np.int64],
+) -> int:
+    mark = np.iinfo(cells.dtype).min
+    count = 0
+    for i in range(len(words)):
+        cell = cells[words[i] >> shift]
+        out[i] = cell
+        if cell == mark:
+            undecided[count] = i
+            count += 1
+    return count
+
+
+@_compiled
+def _round(
+    y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]
+) -> tuple[np.uint64, np.uint64]:
+    for i in range(len(y)):
+        out[i] = (np.int64(y[i] * _ONE) + np.int64(coins[i])) >> 32
+    high, low = np.uint64(0), np.uint64(0)
+    for i in range(len(out)):
+        square = np.uint64(np.int64(out[i]) * np.int64(out[i]))
+        high += square >> np.uint64(32)
+        low += square & np.uint64(0xFFFFFFFF)
+    return high, low
+
+
+@_compiled
+def _add_wrap(out: NDArray[Any], addend: NDArray[Any], mask: np.unsignedinteger[Any]) -> None:
+    for i in range(len(out)):
+        out[i] = (out[i] + addend[i]) & mask
+
+
+@_compiled
+def _transform_tiles(x: NDArray[np.float32], tile: int, scratch: NDArray[np.float32]) -> None:
+    """Transform every tile by constant-geometry levels (Pease): each reads with unit stride.
+
+    A level of radix 4 transforms the two highest bits of the index and makes them the lowest, so
+    after all bits had their turn they are where they were. In place, the low bits defeat SIMD.
+    """
+    for start in range(0, len(x), tile):
+        source, target = x[start : start + tile], scratch
+        left = tile
+        while left >= 4:
+            _level_4(source, target)
+            source, target = target, source
+            left >>= 2
+        if left == 2:
+            _level_2(source, target)
+            source, target = target, source
+        if source.ctypes.data == scratch.ctypes.data:
+            target[:] = source
+
+
+@_compiled
+def _level_4(source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
+    q = len(source) >> 2
+    for i in range(q):
+        a, b, c, d = source[i], source[i + q], source[i + 2 * q], source[i + 3 * q]
+        a, c = a + c, a - c
+        b, d = b + d, b - d
+        target[4 * i] = a + b
+        target[4 * i + 1] = a - b
+        target[4 * i + 2] = c + d
+        target[4 * i + 3] = c - d
+
+
+@_compiled
+def _level_2(source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
+    q = len(source) >> 1
+    for i in range(q):
+        a, b = source[i], source[i + q]
+        target[2 * i] = a + b
+        target[2 * i + 1] = a - b
+
+
+@_compiled
+def _transform_across(x: NDArray[np.float32], h: int) -> None:
+    """Transform across blocks of length ``h``, in place, three bits of the index at a time."""
+    while 8 * h <= len(x):
+        for start in range(0, len(x), 8 * h):
+            _across_8(x[start : start + 8 * h], h)
+        h *= 8
+    if 4 * h == len(x):
+        _across_4(x, h)
+    elif 2 * h == len(x):
+        _across_2(x, h)
+
+
+@_compiled
+def _across_8(x: NDArray[np.float32], h: int) -> None:
+    x0, x1, x2, x3 = x[:h], x[h : 2 * h], x[2 * h : 3 * h], x[3 * h : 4 * h]
+    x4, x5, x6, x7 = x[4 * h : 5 * h], x[5 * h : 6 * h], x[6 * h : 7 * h], x[7 * h :]
+    for j in range(h):
+        a, b = x0[j] + x1[j], x0[j] - x1[j]
+        c, d = x2[j] + x3[j], x2[j] - x3[j]
+        e, f = x4[j] + x5[j], x4[j] - x5[j]
+        g, k = x6[j] + x7[j], x6[j] - x7[j]
+        a, c = a + c, a - c
+        b, d = b + d, b - d
+        e, g = e + g, e - g
+        f, k = f + k, f - k
+        x0[j], x4[j] = a + e, a - e
+        x1[j], x5[j] = b + f, b - f
+        x2[j], x6[j] = c + g, c - g
+        x3[j], x7[j] = d + k, d - k
+
+
+@_compiled
+def _across_4(x: NDArray[np.float32], h: int) -> None:
+    x0, x1, x2, x3 = x[:h], x[h : 2 * h], x[2 * h : 3 * h], x[3 * h :]
+    for j in range(h):
+        a, b = x0[j] + x1[j], x0[j] - x1[j]
+        c, d = x2[j] + x3[j], x2[j] - x3[j]
+        x0[j], x2[j] = a + c, a - c
+        x1[j], x3[j] = b + d, b - d
+
+
+@_compiled
+def _across_2(x: NDArray[np.float32], h: int) -> None:
+    x0, x1 = x[:h], x[h:]
+    for j in range(h):
+        x0[j], x1[j] = x0[j] + x1[j], x0[j] - x1[j]
