@@ -1,6 +1,6 @@
 """Drawing by lazy inversion: the first bits of a 128-bit uniform, and more only where it matters.
 
-The bits are taken from the entropy in this order for every block of 65,536 draws: one word each
+The bits are taken from the entropy in this order for every block of 131,072 draws: one word each
 (16 bits, or 32 for tables with a longer prefix); then 64 bits for each draw that its prefix leaves
 undecided, of which those beyond the word's extend it to 64 bits; then 64 bits for each of these
 that equals the high half of a step. So a draw depends on the entropy alone, whichever back end
@@ -18,25 +18,24 @@ from skellam import _kernels
 from skellam.entropy import Entropy
 from skellam.noise._table import Table
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 17
 
 
 def draw_into(out: NDArray[Any], table: Table, *, entropy: Entropy) -> None:
     """Overwrite ``out`` (one-dimensional, wide enough for the table's bound) with draws."""
-    narrow = table.cells.dtype
-    same = out.dtype == narrow and out.flags.c_contiguous
-    scratch = None if same else np.empty(min(_BLOCK, len(out)), dtype=narrow)
+    block = min(_BLOCK, len(out))
+    words = np.empty(block, dtype=np.uint16 if table.prefix_bits == 16 else np.uint32)
+    direct = out.dtype == table.cells.dtype and out.flags.c_contiguous
+    scratch = None if direct else np.empty(block, dtype=table.cells.dtype)
     for start in range(0, len(out), _BLOCK):
         part = out[start : start + _BLOCK]
-        if scratch is None:
-            _draw_block(part, table, entropy)
-        else:
-            _draw_block(scratch[: len(part)], table, entropy)
-            part[:] = scratch[: len(part)]
+        target = part if scratch is None else scratch[: len(part)]
+        _draw_block(target, words[: len(part)], table, entropy)
+        if target is not part:
+            part[:] = target
 
 
-def _draw_block(out: NDArray[Any], table: Table, entropy: Entropy) -> None:
-    words = np.empty(len(out), dtype=np.uint16 if table.prefix_bits == 16 else np.uint32)
+def _draw_block(out: NDArray[Any], words: NDArray[Any], table: Table, entropy: Entropy) -> None:
     entropy.fill(words)
     undecided = _kernels.look_up(table.cells, words, out)
     if undecided.size:
