@@ -1,13 +1,30 @@
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from skellam import SeededEntropy
-from skellam.codec import Codec, CodecSpec, Conditional, NoNoise, SkellamShares, Unbiased
+from oracles.algorithm_1 import clipped, exact_norm
+from skellam import SeededEntropy, SystemEntropy
+from skellam.codec import (
+    CentralSkellam,
+    Codec,
+    CodecSpec,
+    Conditional,
+    NoNoise,
+    SkellamShares,
+    Unbiased,
+)
+from skellam.codec.codec import centred
+from skellam.errors import DomainError, KindError, ShapeError
+from skellam.vectors import Residues
+
+PAPER = Conditional(math.exp(-0.5))
 
 
-def spec_of(**changes):
+def codec_of(public_seed=bytes(32), **changes):
     settings = {
         "dimension": 1000,
         "clip": 1.0,
@@ -17,32 +34,237 @@ def spec_of(**changes):
         "noise": NoNoise(),
         "padded": 1024,
     }
-    return CodecSpec(**(settings | changes))
+    return Codec(CodecSpec(**(settings | changes)), public_seed=public_seed)
 
 
 def entropy(name="test"):
     return SeededEntropy(bytes(32), name)
 
 
-@pytest.mark.parametrize("rounding", [Unbiased(), Unbiased(200.0), Conditional(math.exp(-0.5))])
+def spiked(value, place=0):
+    x = np.zeros(1000)
+    x[place] = value
+    return x
+
+
+ADVERSARIES = {
+    "zeros": np.zeros(1000),
+    "minus zero": np.full(1000, -0.0),
+    "a spike": spiked(1e3, 999),
+    "a spike at the clip": spiked(1.0),
+    "a spike just above the clip": spiked(math.nextafter(1, 2)),
+    "denormals": np.full(1000, 5e-324),
+    "float32 denormals": np.full(1000, 1e-45, dtype=np.float32),
+    "1e30": np.full(1000, 1e30),
+    "1e30 in float32": np.full(1000, -1e30, dtype=np.float32),
+    "the largest floats": np.full(1000, np.finfo(np.float64).max),
+    "the largest float32": np.full(1000, np.finfo(np.float32).max),
+    "the largest float16": np.full(1000, np.finfo(np.float16).max),
+    "huge beside tiny": np.concatenate([np.full(500, 1e300), np.full(500, 1e-300)]),
+    "flat at the clip": np.full(1000, 1 / math.sqrt(1000)),
+    "flat in float32": np.full(1000, 1 / math.sqrt(1000), dtype=np.float32),
+    "flat just above": np.full(1000, (1 + 1e-7) / math.sqrt(1000)),
+}
+
+
+def require_within_sensitivity(codec, x):
+    """What is rounded, and for conditional rounding what it is rounded to, keeps to the bounds."""
+    stated = codec.sensitivity
+    if isinstance(codec.spec.rounding, Conditional):
+        z = centred(codec.encode(x, entropy=SystemEntropy())).astype(np.float64)
+        assert exact_norm(z) <= stated.l2
+        assert np.abs(z).sum() <= stated.l1
+        return
+    y = codec._prepared(codec._vector(x))
+    assert exact_norm(y) <= stated.l2
+    assert float(np.abs(y).max()) <= stated.largest
+    assert len(y) == stated.dimension
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+@pytest.mark.parametrize("rounding", [Unbiased(), Unbiased(20.0), PAPER, Conditional(0.0)])
+@pytest.mark.parametrize("changes", [{}, {"padded": 1008}, {"kept": 300}, {"clip": 1e-9}])
+def test_no_input_exceeds_the_stated_sensitivity(name, rounding, changes):
+    changes = {"scale": 5e11} | changes if "clip" in changes else changes
+    codec = codec_of(rounding=rounding, bits=32, **changes)
+    require_within_sensitivity(codec, ADVERSARIES[name])
+
+
+@given(
+    st.integers(0, 2**256 - 1),
+    st.sampled_from([Unbiased(), Unbiased(20.0), PAPER]),
+    st.sampled_from([None, 1, 300]),
+    st.integers(0, 2**32),
+)
+@example(0, Unbiased(), 1, 0)
+def test_no_public_seed_exceeds_it_even_if_the_input_is_made_for_it(seed, rounding, kept, place):
+    """The input is the rotation's own preimage of one kept coordinate: all energy falls into J."""
+    codec = codec_of(seed.to_bytes(32, "big"), rounding=rounding, kept=kept, dimension=1024)
+    subset = np.arange(1024) if kept is None else codec._subset
+    y = np.zeros(1024, dtype=np.float32)
+    y[subset[place % len(subset)]] = 1
+    require_within_sensitivity(codec, codec._rotation.backward(y, 1.0, 1024))
+
+
+@pytest.mark.parametrize("rounding", [Unbiased(), Unbiased(200.0), PAPER])
 @pytest.mark.parametrize("padded", [1008, 1024, 4096])
-def test_without_noise_the_sum_comes_back_within_its_rounding(rounding, padded):
-    codec = Codec(spec_of(rounding=rounding, padded=padded), public_seed=bytes(32))
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_without_noise_the_clipped_sum_comes_back_within_its_rounding(rounding, padded, dtype):
+    codec = codec_of(rounding=rounding, padded=padded)
     rng = np.random.default_rng(1)
-    xs = [rng.normal(size=1000) * size for size in (0.001, 0.01, 0.03, 10)]
-    clipped = sum(x * min(1, 1 / np.linalg.norm(x)) for x in xs)
+    xs = [(rng.normal(size=1000) * size).astype(dtype) for size in (0.001, 0.01, 0.03, 10)]
     source = entropy()
     total = codec.decode(codec.add(codec.encode(x, entropy=source) for x in xs))
+    error = total.values - sum(clipped(x, 1.0) for x in xs)
     # Each of the four roundings moves a coordinate by less than one unit of 1/500.
-    assert np.linalg.norm(total.values - clipped) <= 4 * math.sqrt(padded) / 500
+    assert np.linalg.norm(error) <= 4 * math.sqrt(padded) / 500
 
 
-def test_the_noise_has_the_variance_that_the_spec_states():
-    """Chi-square with 2**14 degrees of freedom: 6 deviations, a false alarm in 10**9."""
-    noise = SkellamShares(4000.0, 10)
-    spec = spec_of(dimension=1 << 14, padded=1 << 14, noise=noise)
-    codec = Codec(spec, public_seed=bytes(32))
+@pytest.mark.parametrize("kept", [None, 512])
+def test_decoding_has_no_bias(kept):
+    """The mean over 2000 seeds and coins, 8 coordinates: 6 deviations, a false alarm in 6e7."""
+    x = np.array([0.5, -0.25, 0.1, 0, 0.03, 0.3, -0.6, 0.01])
+    found = []
     source = entropy()
-    total = codec.add(codec.encode_zeros(entropy=source) for _ in range(10))
-    square = np.mean(codec.decode(total).values.astype(float) ** 2) * 500**2 / 4000
-    assert abs(square - 1) <= 6 * math.sqrt(2 / (1 << 14))
+    for i in range(2000):
+        codec = codec_of(
+            i.to_bytes(32, "big"), dimension=8, padded=8, scale=4.0, kept=kept and 6, clip=2.0
+        )
+        found.append(codec.decode(codec.encode(x, entropy=source)).values)
+    spread = np.std(found, axis=0) / math.sqrt(len(found))
+    assert np.all(np.abs(np.mean(found, axis=0) - x) <= 6 * spread)
+
+
+@given(st.data())
+def test_modular_sums_are_the_sums_of_whole_numbers_reduced(data):
+    bits = data.draw(st.integers(2, 32))
+    codec = codec_of(bits=bits, dimension=3, padded=4)
+    rows = data.draw(
+        st.lists(st.lists(st.integers(0, 2**bits - 1), min_size=4, max_size=4), min_size=1)
+    )
+    dtype = codec.encode(np.zeros(3), entropy=entropy()).values.dtype
+    messages = [Residues(np.array(row, dtype=dtype), bits, codec.label) for row in rows]
+    assert list(codec.add(messages).values) == [sum(c) % 2**bits for c in zip(*rows, strict=True)]
+
+
+def test_a_sum_of_one_leaves_its_message_as_it_was():
+    codec = codec_of()
+    message = codec.encode(np.ones(1000), entropy=entropy())
+    before = message.values.copy()
+    codec.add([message, message])
+    np.testing.assert_array_equal(message.values, before)
+
+
+@pytest.mark.parametrize("bits", [2, 5, 8, 11, 16, 17, 32])
+def test_a_message_goes_over_the_wire_in_exactly_its_bits(bits):
+    codec = codec_of(bits=bits, noise=SkellamShares(50.0, 2))
+    message = codec.encode(np.ones(1000), entropy=entropy())
+    data = codec.pack(message)
+    assert len(data) == 1024 * bits // 8
+    np.testing.assert_array_equal(codec.unpack(data).values, message.values)
+    codec.add([codec.unpack(data), message])
+
+
+def test_messages_of_other_plans_rounds_or_lengths_are_not_added():
+    codec = codec_of()
+    message = codec.encode(np.ones(1000), entropy=entropy())
+    strangers = {
+        "round": codec_of(bytes([1]) * 32),
+        "round ": codec_of(scale=501.0),
+        "bits": codec_of(bits=15),
+        "residues": codec_of(padded=1008),
+    }
+    for reason, stranger in strangers.items():
+        other = stranger.encode(np.ones(1000), entropy=entropy())
+        for refused in (lambda m: codec.add([message, m]), codec.decode, codec.pack, codec.wrap):
+            with pytest.raises(DomainError, match=reason.strip()):
+                refused(other)
+
+
+def test_no_messages_have_no_sum():
+    with pytest.raises(ShapeError, match="at least one"):
+        codec_of().add([])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_an_update_that_is_not_finite_raises_or_becomes_zeros(bad):
+    codec = codec_of()
+    x = spiked(bad, 12)
+    with pytest.raises(DomainError, match=r"x\[12\].*encode_or_zeros"):
+        codec.encode(x, entropy=entropy())
+    message = codec.encode_or_zeros(x, entropy=entropy())
+    assert not message.values.any()
+
+
+def test_a_failing_client_still_adds_its_noise():
+    codec = codec_of(noise=SkellamShares(500.0, 5))
+    failed = codec.encode_or_zeros(spiked(math.nan), entropy=entropy())
+    np.testing.assert_array_equal(failed.values, codec.encode_zeros(entropy=entropy()).values)
+    assert failed.values.any()
+
+
+def test_a_finite_update_is_encoded_all_the_same():
+    codec, x = codec_of(), np.linspace(-1, 1, 1000)
+    safe = codec.encode_or_zeros(x, entropy=entropy())
+    np.testing.assert_array_equal(safe.values, codec.encode(x, entropy=entropy()).values)
+
+
+@pytest.mark.parametrize("length", [0, 1, 999, 1001])
+def test_a_vector_of_a_wrong_length_is_refused(length):
+    with pytest.raises(ShapeError, match="1000"):
+        codec_of().encode(np.zeros(length), entropy=entropy())
+
+
+def test_integers_and_complex_numbers_are_no_update():
+    for x in (np.zeros(1000, dtype=np.int64), np.zeros(1000, dtype=complex), "abc", None):
+        with pytest.raises(KindError):
+            codec_of().encode(x, entropy=entropy())
+
+
+def test_what_was_drawn_from_a_seed_is_marked_to_the_end():
+    codec = codec_of()
+    secret = codec.encode(np.ones(1000), entropy=SystemEntropy())
+    replayed = codec.encode(np.ones(1000), entropy=entropy())
+    assert not codec.decode(codec.add([secret, secret])).replayable
+    assert codec.decode(codec.add([secret, replayed])).replayable
+
+
+def test_a_central_total_is_decoded_only_with_noise_and_noise_comes_once():
+    codec = codec_of(noise=CentralSkellam(100.0))
+    total = codec.add([codec.encode(np.ones(1000), entropy=entropy())])
+    with pytest.raises(DomainError, match="add_central_noise"):
+        codec.decode(total)
+    noisy = codec.add_central_noise(total, entropy=entropy())
+    with pytest.raises(DomainError, match="once"):
+        codec.add_central_noise(noisy, entropy=entropy())
+    assert len(codec.decode(noisy)) == 1000
+
+
+def test_shares_leave_no_noise_to_the_server():
+    codec = codec_of(noise=SkellamShares(100.0, 10))
+    total = codec.encode_zeros(entropy=entropy())
+    with pytest.raises(DomainError, match="no noise to the server"):
+        codec.add_central_noise(total, entropy=entropy())
+
+
+def test_a_public_seed_has_32_bytes():
+    with pytest.raises(ShapeError, match="public_seed"):
+        codec_of(b"short")
+
+
+@pytest.mark.parametrize("rounding", [Unbiased(24.0), PAPER])
+@pytest.mark.parametrize("padded", [1 << 20, 33 << 15])
+def test_encoding_and_decoding_take_at_most_16_bytes_a_coordinate(rounding, padded):
+    codec = codec_of(
+        dimension=1 << 20, padded=padded, rounding=rounding, noise=SkellamShares(1e4, 100)
+    )
+    x = np.random.default_rng(1).normal(size=1 << 20).astype(np.float32)
+    codec.encode(x, entropy=SystemEntropy())
+    tracemalloc.start()
+    try:
+        message = codec.encode(x, entropy=SystemEntropy())
+        codec.decode(message)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 16 * padded

@@ -61,8 +61,7 @@ class Codec:
         rounding coins and the base share always come from ``entropy``. The message is replayable
         if ``entropy`` is: the seeds are secrets of the client's until the protocol reveals them.
         """
-        vector = self._vector(x)
-        return self._message(vector, finite_peak(vector), entropy, removable)
+        return self._message(self._vector(x), entropy, removable)
 
     def encode_or_zeros(
         self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
@@ -70,13 +69,13 @@ class Codec:
         """Encode ``x``, or zeros if an entry is not finite, so that no noise share is lost."""
         vector = self._vector(x)
         if not np.isfinite(vector).all():
-            vector = np.zeros(self.spec.dimension, dtype=np.float32)
-        return self._message(vector, finite_peak(vector), entropy, removable)
+            return self.encode_zeros(entropy=entropy, removable=removable)
+        return self._message(vector, entropy, removable)
 
     def encode_zeros(self, *, entropy: Entropy, removable: Sequence[bytes] = ()) -> Residues:
         """Return a message of nothing but noise, for a client that sits the round out unseen."""
         zeros = np.zeros(self.spec.dimension, dtype=np.float32)
-        return self.encode(zeros, entropy=entropy, removable=removable)
+        return self._message(zeros, entropy, removable)
 
     def removable_seeds(self, *, entropy: Entropy) -> tuple[bytes, ...]:
         """Return fresh secret seeds, one for each removable component of a client's noise."""
@@ -155,7 +154,6 @@ class Codec:
     def _message(
         self,
         vector: NDArray[np.floating[Any]],
-        peak: float,
         entropy: Entropy,
         removable: Sequence[bytes],
     ) -> Residues:
@@ -164,7 +162,7 @@ class Codec:
                 f"removable must hold {len(self._samplers.components)} seeds, "
                 f"got {len(removable)}; removable_seeds makes them"
             )
-        addends = [self._rounded(self._rotated(vector, peak), entropy)]
+        addends = [self._rounded(self._prepared(vector), entropy)]
         if self._samplers.client is not None:
             addends.append(draw(self._samplers.client, self.spec.length, entropy=entropy))
         addends.extend(self._component(j, seed) for j, seed in enumerate(removable))
@@ -172,26 +170,27 @@ class Codec:
         add_all(out, addends, self.spec.bits)
         return self._residues(out, entropy.replayable)
 
-    def _rotated(self, vector: NDArray[np.floating[Any]], peak: float) -> NDArray[np.float32]:
-        """Return the floats to be rounded: of norm at most ``radius``, as they stand.
+    def _prepared(self, vector: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+        """Return the very floats to be rounded, which keep to the stated sensitivity.
 
         Scaling the peak down to the clip first keeps every float in range and changes nothing: the
         norm is at least the peak, so it stays at or above the clip.
         """
         spec = self.spec
-        gain = spec.scale * min(1.0, spec.clip / peak if peak else 1.0)
+        peak = finite_peak(vector)
+        gain = spec.scale if peak <= spec.clip else spec.scale * (spec.clip / peak)
         y = self._rotation.forward(vector, gain)
         if self._subset is not None:
             shrink(y, spec.scale * spec.clip)
             y = y[self._subset]
         shrink(y, spec.radius)
+        if isinstance(spec.rounding, Unbiased) and spec.rounding.largest is not None:
+            cut(y, spec.rounding.largest)
         return y
 
     def _rounded(self, y: NDArray[np.float32], entropy: Entropy) -> Lattices:
         match self.spec.rounding:
-            case Unbiased(largest):
-                if largest is not None:
-                    cut(y, largest)
+            case Unbiased():
                 return round_unbiased(y, entropy=entropy)
             case Conditional(beta):
                 most = rounded_norm_square(self.spec.radius, self.spec.length, beta)

@@ -103,7 +103,7 @@ class Layout:
             start = stop
         if like is None:
             return tensors
-        return {name: tensors.get(name, array.copy()) for name, array in _named(like).items()}
+        return {name: array.copy() for name, array in _named(like).items()} | tensors
 
 
 def flatten(x: Tensors) -> NDArray[np.floating[Any]]:

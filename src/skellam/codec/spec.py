@@ -144,7 +144,7 @@ class CodecSpec:
         put = object.__setattr__
         put(self, "dimension", _checks.integer("dimension", self.dimension, 1, 1 << 40))
         put(self, "clip", _checks.positive("clip", self.clip))
-        put(self, "scale", _checks.positive("scale", self.scale))
+        put(self, "scale", _checks.between("scale", self.scale, 2.0**-64, 2.0**64))
         put(self, "bits", _checks.integer("bits", self.bits, 2, 32))
         put(self, "padded", _checks.integer("padded", self.padded, self.dimension))
         if self.kept is not None:
@@ -161,8 +161,7 @@ class CodecSpec:
                 f"padded must be a power of two times at most {MOST_BLOCKS}, got {self.padded}; "
                 "padded_length(dimension) is"
             )
-        # Rounded coordinates are int32, and the floats before them keep their last bit well below
-        # the shrinking that `norm` applies.
+        # Whole numbers fit int32, and float32 denormals are far below what `shrink` takes off.
         _checks.between(
             "scale * clip", self.radius, 2.0**-64, 2.0**30, way_out="choose another scale"
         )

@@ -20,6 +20,8 @@ def packed_size(length: int, bits: int) -> int:
 
 def pack(values: NDArray[np.unsignedinteger[Any]], bits: int) -> bytes:
     """Return ``values``, all below ``2**bits``, in `packed_size` bytes."""
+    if bits == 8 * values.itemsize:
+        return values.astype(_little(bits), copy=False).tobytes()
     parts = (_pack(values[i : i + CHUNK], bits) for i in range(0, len(values), CHUNK))
     return b"".join(parts)
 
@@ -31,6 +33,8 @@ def unpack(data: bytes, length: int, bits: int) -> NDArray[np.unsignedinteger[An
             f"{length} residues of {bits} bits are {packed_size(length, bits)} bytes, "
             f"got {len(data)}"
         )
+    if bits == 8 * residue_dtype(bits).itemsize:
+        return np.frombuffer(data, dtype=_little(bits)).astype(residue_dtype(bits))
     octets = np.frombuffer(data, dtype=np.uint8)
     if length * bits % 8 and octets[-1] >> length * bits % 8:
         raise DomainError("data must end in zero bits after the last residue")
@@ -40,6 +44,10 @@ def unpack(data: bytes, length: int, bits: int) -> NDArray[np.unsignedinteger[An
         part = out[start : start + CHUNK]
         part[:] = _unpack(octets[i * step : (i + 1) * step], len(part), bits)
     return out
+
+
+def _little(bits: int) -> np.dtype[Any]:
+    return residue_dtype(bits).newbyteorder("<")
 
 
 def _pack(values: NDArray[np.unsignedinteger[Any]], bits: int) -> bytes:
