@@ -240,6 +240,15 @@ def noise_of(mechanism: Mechanism) -> Noise:
             return _noise(mechanism)
 
 
+def rate_of(mechanism: Mechanism) -> float:
+    """Return the probability that a user takes part."""
+    match mechanism:
+        case Sampled() | SampledWithoutReplacement():
+            return mechanism.rate
+        case _:
+            return 1.0
+
+
 def l1_bound(
     noise: Skellam | DiscreteGaussian | DistributedDiscreteGaussian | Binomial,
 ) -> float:

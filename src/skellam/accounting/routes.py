@@ -1,0 +1,140 @@
+"""Every valid way to account for a list of releases; the answer is the smallest one.
+
+A route turns every release into a curve of one kind and adds them up. It is left out where it has
+no bound for one of the releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import add
+from typing import Literal, TypeAlias, get_args
+
+from skellam import _checks
+from skellam.accounting.curves import ORDERS, PAPER_ORDERS, Curve, RdpCurve
+from skellam.accounting.divergences import dominating_rdp, own_rdp, paper_rdp
+from skellam.accounting.domination import dominating, dominating_interval, dominating_pld
+from skellam.accounting.losses import has_own_pld, pld, pld_interval
+from skellam.accounting.mechanisms import Mechanism, noise_of, rate_of
+from skellam.errors import CertificateError, DomainError
+
+Release: TypeAlias = tuple[Mechanism, int]
+Method: TypeAlias = Literal["best", "gdp", "rdp", "pld", "paper"]
+_Route: TypeAlias = Callable[[Sequence[Release]], Curve | None]
+
+
+def epsilon(
+    mechanism: Mechanism, *, delta: float, rounds: int = 1, method: Method = "best"
+) -> float:
+    """Return an upper bound on epsilon of ``rounds`` releases at ``delta``; it may be infinite."""
+    return composed_epsilon([(mechanism, rounds)], delta=delta, method=method)
+
+
+def delta(
+    mechanism: Mechanism, *, epsilon: float, rounds: int = 1, method: Method = "best"
+) -> float:
+    """Return an upper bound on delta of ``rounds`` releases at ``epsilon``."""
+    return composed_delta([(mechanism, rounds)], epsilon=epsilon, method=method)
+
+
+def composed_epsilon(
+    releases: Iterable[Release], *, delta: float, method: Method = "best"
+) -> float:
+    """Return an upper bound on epsilon of all ``releases`` (mechanism, rounds) together."""
+    _checks.open_unit("delta", delta)
+    return min(curve.epsilon(delta) for curve in curves(releases, method=method))
+
+
+def composed_delta(
+    releases: Iterable[Release], *, epsilon: float, method: Method = "best"
+) -> float:
+    """Return an upper bound on delta of all ``releases`` (mechanism, rounds) together."""
+    _checks.non_negative("epsilon", epsilon)
+    return min(curve.delta(epsilon) for curve in curves(releases, method=method))
+
+
+def curves(releases: Iterable[Release], *, method: Method = "best") -> list[Curve]:
+    """Return the composed curve of every route of ``method`` that covers all ``releases``."""
+    checked = _checked(releases)
+    found = [curve for route in _routes(method) if (curve := _attempt(route, checked)) is not None]
+    if not found:
+        kinds = sorted({type(noise_of(mechanism)).__name__ for mechanism, _ in checked})
+        raise DomainError(f"method {method!r} has no bound for {', '.join(kinds)}; use 'best'")
+    return found
+
+
+def _routes(method: Method) -> list[_Route]:
+    match method:
+        case "gdp":
+            return [_gaussian]
+        case "rdp":
+            return [_gaussian_rdp, _own_rdp]
+        case "pld":
+            return [_losses]
+        case "paper":
+            return [_paper]
+        case "best":
+            return [_gaussian, _losses_if_own, _gaussian_rdp, _own_rdp, _paper]
+        case _:
+            names = ", ".join(get_args(Method))
+            raise DomainError(f"method must be one of {names}, got {method!r}")
+
+
+def _attempt(route: _Route, releases: Sequence[Release]) -> Curve | None:
+    try:
+        return route(releases)
+    except CertificateError:
+        return None
+
+
+def _gaussian(releases: Sequence[Release]) -> Curve:
+    """Add up dominating Gaussians: in closed form, or by loss distributions under sampling."""
+    if all(rate_of(mechanism) == 1 for mechanism, _ in releases):
+        return reduce(add, (dominating(noise_of(m)) * rounds for m, rounds in releases))
+    interval = max(dominating_interval(m, rounds) for m, rounds in releases)
+    return reduce(add, (dominating_pld(m, interval=interval) * n for m, n in releases))
+
+
+def _losses(releases: Sequence[Release]) -> Curve:
+    """Add up loss distributions, of the mechanisms themselves where they are known."""
+    return _losses_if_own(releases) or _gaussian(releases)
+
+
+def _losses_if_own(releases: Sequence[Release]) -> Curve | None:
+    if not any(has_own_pld(mechanism) for mechanism, _ in releases):
+        return None
+    interval = max(pld_interval(m, rounds) for m, rounds in releases)
+    return reduce(add, (pld(m, interval=interval) * rounds for m, rounds in releases))
+
+
+def _gaussian_rdp(releases: Sequence[Release]) -> Curve:
+    return reduce(add, (dominating_rdp(m) * rounds for m, rounds in releases))
+
+
+def _own_rdp(releases: Sequence[Release]) -> Curve | None:
+    sampled = any(rate_of(mechanism) < 1 for mechanism, _ in releases)
+    orders = PAPER_ORDERS if sampled else ORDERS
+    return _sum_of((own_rdp(m, orders), rounds) for m, rounds in releases)
+
+
+def _paper(releases: Sequence[Release]) -> Curve | None:
+    return _sum_of((paper_rdp(m), rounds) for m, rounds in releases)
+
+
+def _sum_of(parts: Iterable[tuple[RdpCurve | None, int]]) -> RdpCurve | None:
+    total: RdpCurve | None = None
+    for curve, rounds in parts:
+        if curve is None:
+            return None
+        total = curve * rounds if total is None else total + curve * rounds
+    return total
+
+
+def _checked(releases: Iterable[Release]) -> list[Release]:
+    checked = [(m, _checks.integer("rounds", rounds, 1)) for m, rounds in releases]
+    if not checked:
+        raise DomainError("there must be at least one release to account for")
+    if len({noise_of(mechanism).adjacency for mechanism, _ in checked}) > 1:
+        raise DomainError("releases under different adjacencies cannot be added; use one for all")
+    return checked
