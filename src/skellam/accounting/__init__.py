@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from skellam.accounting.calibration import Calibrated, calibrate, noise_multiplier
+from skellam.accounting.conversion import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from skellam.accounting.curves import ORDERS, PAPER_ORDERS, Curve, GdpCurve, RdpCurve
+from skellam.accounting.gdp import gdp_parameter
 from skellam.accounting.guarantee import Audience, Guarantee, Unit
 from skellam.accounting.mechanisms import (
     Adjacency,
@@ -21,7 +24,11 @@ from skellam.accounting.mechanisms import (
     noise_of,
     replace_one,
 )
+from skellam.accounting.paper import rdp_bound, rdp_bound_scaled
+from skellam.accounting.pld import Pld
 from skellam.accounting.records import from_record, to_record
+from skellam.accounting.rounding import kappa
+from skellam.accounting.routes import composed_delta, composed_epsilon, delta, epsilon
 
 __all__ = [
     "ORDERS",
@@ -29,6 +36,7 @@ __all__ = [
     "Adjacency",
     "Audience",
     "Binomial",
+    "Calibrated",
     "Curve",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -39,14 +47,28 @@ __all__ = [
     "Laplace",
     "Mechanism",
     "Noise",
+    "Pld",
     "RdpCurve",
     "RoundedSkellam",
     "Sampled",
     "SampledWithoutReplacement",
     "Skellam",
     "Unit",
+    "calibrate",
+    "composed_delta",
+    "composed_epsilon",
+    "delta",
+    "epsilon",
     "from_record",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_sigma",
+    "gdp_parameter",
+    "kappa",
+    "noise_multiplier",
     "noise_of",
+    "rdp_bound",
+    "rdp_bound_scaled",
     "replace_one",
     "to_record",
 ]
