@@ -101,17 +101,19 @@ def _transform_tiles(x: NDArray[np.float32], tile: int, scratch: NDArray[np.floa
     after all bits had their turn they are where they were. In place, the low bits defeat SIMD.
     """
     for start in range(0, len(x), tile):
-        source, target = x[start : start + tile], scratch
-        left = tile
-        while left >= 4:
-            _level_4(source, target)
-            source, target = target, source
+        part = x[start : start + tile]
+        source, target = part, scratch
+        left, swapped = tile, False
+        while left > 1:
+            if left == 2:
+                _level_2(source, target)
+            else:
+                _level_4(source, target)
+            source, target, swapped = target, source, not swapped
             left >>= 2
-        if left == 2:
-            _level_2(source, target)
-            source, target = target, source
-        if source.ctypes.data == scratch.ctypes.data:
-            target[:] = source
+        if swapped:
+            for i in range(tile):
+                part[i] = scratch[i]
 
 
 @_compiled

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from skellam.noise.continuous import Gaussian, Laplace
 from skellam.noise.integer import DiscreteGaussian, DiscreteLaplace, IntegerNoise, Skellam
 
-__all__ = ["DiscreteGaussian", "DiscreteLaplace", "IntegerNoise", "Skellam"]
+__all__ = [
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Gaussian",
+    "IntegerNoise",
+    "Laplace",
+    "Skellam",
+]
