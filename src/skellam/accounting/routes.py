@@ -56,11 +56,18 @@ def composed_delta(
 
 def curves(releases: Iterable[Release], *, method: Method = "best") -> list[Curve]:
     """Return the composed curve of every route of ``method`` that covers all ``releases``."""
-    checked = _checked(releases)
-    found = [curve for route in _routes(method) if (curve := _attempt(route, checked)) is not None]
+    checked, found, refusals = _checked(releases), list[Curve](), list[str]()
+    for route in _routes(method):
+        try:
+            curve = route(checked)
+        except CertificateError as error:
+            refusals.append(str(error))
+        else:
+            found += [] if curve is None else [curve]
     if not found:
         kinds = sorted({type(noise_of(mechanism)).__name__ for mechanism, _ in checked})
-        raise DomainError(f"method {method!r} has no bound for {', '.join(kinds)}; use 'best'")
+        reasons = "; ".join(dict.fromkeys(refusals)) or "use another method"
+        raise CertificateError(f"method {method!r} has no bound for {', '.join(kinds)}: {reasons}")
     return found
 
 
@@ -79,13 +86,6 @@ def _routes(method: Method) -> list[_Route]:
         case _:
             names = ", ".join(get_args(Method))
             raise DomainError(f"method must be one of {names}, got {method!r}")
-
-
-def _attempt(route: _Route, releases: Sequence[Release]) -> Curve | None:
-    try:
-        return route(releases)
-    except CertificateError:
-        return None
 
 
 def _gaussian(releases: Sequence[Release]) -> Curve:
