@@ -1,0 +1,69 @@
+"""What two clients know and the server does not: X25519 agreement, sealed shares, mask seeds.
+
+Each key is derived for one context and one purpose and is used once, so the nonce can be fixed.
+"""
+
+from __future__ import annotations
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from skellam.entropy import derive_key
+from skellam.errors import TamperError
+
+_NONCE = bytes(12)
+
+
+class KeyPair:
+    """An X25519 key pair of 32 secret bytes."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = X25519PrivateKey.from_private_bytes(secret)
+
+    @property
+    def public(self) -> bytes:
+        """The 32 bytes for others."""
+        return self._key.public_key().public_bytes_raw()
+
+    def agree(self, public: bytes, purpose: bytes, *, culprit: int) -> bytes:
+        """Return a 32-byte key for ``purpose`` that only the two owners can derive."""
+        try:
+            shared = self._key.exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError as error:
+            raise TamperError("a public key is of low order", culprit=culprit) from error
+        return derive_key(shared, purpose)
+
+
+def envelope_purpose(context: bytes, dealer: int, holder: int) -> bytes:
+    """Return what the key of one envelope is for."""
+    return b"secagg/envelope" + context + _pair(dealer, holder)
+
+
+def mask_purpose(context: bytes, one: int, other: int) -> bytes:
+    """Return what the seed of a pairwise mask is for; the order of the two does not matter."""
+    return b"secagg/mask" + context + _pair(min(one, other), max(one, other))
+
+
+def self_mask(seed: bytes, context: bytes) -> bytes:
+    """Return the seed of the mask that a client puts on alone."""
+    return derive_key(seed, b"secagg/self" + context)
+
+
+def seal(key: bytes, plaintext: bytes) -> bytes:
+    """Encrypt and authenticate (AES-256-GCM)."""
+    return AESGCM(key).encrypt(_NONCE, plaintext, None)
+
+
+def unseal(key: bytes, ciphertext: bytes) -> bytes:
+    """Return the plaintext, or raise `TamperError`."""
+    try:
+        return AESGCM(key).decrypt(_NONCE, ciphertext, None)
+    except InvalidTag as error:
+        raise TamperError("an envelope was not sealed for this holder in this round") from error
+
+
+def _pair(first: int, second: int) -> bytes:
+    return first.to_bytes(8, "big") + second.to_bytes(8, "big")

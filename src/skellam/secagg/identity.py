@@ -1,0 +1,80 @@
+"""Who is who: Ed25519 identities, the roster of those who may take part, and their signatures.
+
+A signature covers a context (the digest of all that was agreed before) and the message itself,
+whose encoding begins with its version and kind; so it can serve neither in another round nor as
+another message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from skellam import _checks
+from skellam.entropy import Entropy, random_bytes
+from skellam.errors import TamperError
+
+_PREFIX = b"skellam/secagg/signature/"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A client's number and its long-lived signing key (32 bytes)."""
+
+    number: int
+    key: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _checks.integer("number", self.number, 0, (1 << 64) - 1)
+        _checks.octets("key", self.key, 32)
+
+    @classmethod
+    def generate(cls, number: int, *, entropy: Entropy) -> Identity:
+        """Return an identity with a fresh key."""
+        return cls(number, random_bytes(32, entropy=entropy))
+
+    @property
+    def public(self) -> bytes:
+        """The 32 bytes that others need to verify signatures."""
+        return _private_key(self.key).public_key().public_bytes_raw()
+
+    def sign(self, context: bytes, payload: bytes) -> bytes:
+        """Return the signature of ``payload`` in ``context``."""
+        return _private_key(self.key).sign(_PREFIX + context + payload)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roster:
+    """The public keys, by number, of all who may ever take part."""
+
+    keys: Mapping[int, bytes]
+
+    def __post_init__(self) -> None:
+        for number, key in self.keys.items():
+            _checks.octets(f"the key of {number}", key, 32)
+        object.__setattr__(self, "keys", dict(self.keys))
+
+    def __contains__(self, number: object) -> bool:
+        return number in self.keys
+
+    def verify(self, number: int, context: bytes, payload: bytes, signature: bytes) -> None:
+        """Raise `TamperError` unless ``number`` signed ``payload`` in ``context``."""
+        if number not in self.keys:
+            raise TamperError(f"client {number} is not on the roster", culprit=number)
+        try:
+            _public_key(self.keys[number]).verify(signature, _PREFIX + context + payload)
+        except (InvalidSignature, ValueError) as error:
+            raise TamperError(f"the signature in the name of client {number} is false") from error
+
+
+@lru_cache(maxsize=2)
+def _private_key(key: bytes) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(key)
+
+
+def _public_key(key: bytes) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(key)

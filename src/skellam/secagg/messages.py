@@ -1,0 +1,223 @@
+"""The messages: frozen records with one encoding each.
+
+::
+
+    client                       server
+    Advertisement  ->                          keys for this round
+                   <-  Roll                    everybody's advertisement
+    Dealing        ->                          encrypted shares of the secrets, commitments
+                   <-  Delivery                the shares that are for this client
+    Masked         ->                          the masked vector and a signed receipt
+                   <-  Survivors               the receipts of all who are in the sum
+    Agreement      ->                          "I was shown this set of survivors"
+                   <-  Agreed                  everybody's agreement
+    Opening        ->                          shares: of self masks, or of mask keys; never both
+
+What clients send is signed; the signature is the last field. What the server sends is what clients
+signed, so the server signs nothing. A chain of digests (`extend`) ties each stage to all before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Annotated, ClassVar, Protocol, Self, TypeVar
+
+from skellam.secagg import wire
+from skellam.secagg.identity import Identity, Roster
+from skellam.secagg.round import MAX_LENGTH
+from skellam.secagg.shamir import SHARE_BYTES
+from skellam.secagg.wire import (
+    MAX_PARTICIPANTS,
+    Blob,
+    Digest,
+    Fixed,
+    Flag,
+    Id,
+    Indices,
+    Many,
+    Nested,
+    Signature,
+    Uint,
+)
+
+SIGNATURE_BYTES = 64
+UNSIGNED = bytes(SIGNATURE_BYTES)
+MAX_SECRETS = 64
+_Digests = Annotated[tuple[bytes, ...], Many(Fixed(32), MAX_SECRETS)]
+
+
+class Message:
+    """A record that travels by itself; abstract."""
+
+    __slots__ = ()
+    TAG: ClassVar[int]
+
+    def encode(self) -> bytes:
+        """Return the only encoding: version, kind, fields."""
+        return wire.head(self.TAG) + wire.body(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Return the message that ``data`` encodes, or raise `MessageError`."""
+        return wire.decode(cls, cls.TAG, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Advertisement(Message):
+    """The sender's public keys for this round, and its nonce for the ring."""
+
+    TAG = 1
+    sender: Id
+    channel_key: Digest
+    mask_key: Digest
+    nonce: Digest
+    signature: Signature = UNSIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Roll(Message):
+    """The participants, in ascending order."""
+
+    TAG = 2
+    entries: Annotated[tuple[Advertisement, ...], Many(Nested(Advertisement))]
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope(Message):
+    """The shares of one dealer's secrets for one holder, encrypted, and a commitment to each."""
+
+    TAG = 3
+    sender: Id
+    holder: Id
+    commitments: _Digests
+    ciphertext: Annotated[bytes, Blob(48 + MAX_SECRETS * SHARE_BYTES)]
+    signature: Signature = UNSIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Dealing(Message):
+    """All envelopes of one dealer, its own shares' commitments, and those to its secrets."""
+
+    TAG = 4
+    sender: Id
+    secrets: _Digests
+    own: _Digests
+    envelopes: Annotated[tuple[Envelope, ...], Many(Nested(Envelope))]
+    signature: Signature = UNSIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery(Message):
+    """Who dealt (places in the roll), and the envelopes for one holder, both ascending."""
+
+    TAG = 5
+    dealers: Indices
+    envelopes: Annotated[tuple[Envelope, ...], Many(Nested(Envelope))]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt(Message):
+    """The sender's word that it gave a vector with this digest."""
+
+    TAG = 6
+    sender: Id
+    vector: Digest
+    replayable: Annotated[bool, Flag()]
+    signature: Signature = UNSIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Masked(Message):
+    """A masked vector: little-endian residues."""
+
+    TAG = 7
+    receipt: Annotated[Receipt, Nested(Receipt)]
+    vector: Annotated[bytes, Blob(4 * MAX_LENGTH)]
+
+    @property
+    def sender(self) -> int:
+        """Who gave it."""
+        return self.receipt.sender
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors(Message):
+    """The receipts of all whose vectors are in the sum, ascending."""
+
+    TAG = 8
+    entries: Annotated[tuple[Receipt, ...], Many(Nested(Receipt))]
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement(Message):
+    """The sender's signature under the set of survivors that it was shown."""
+
+    TAG = 9
+    sender: Id
+    signature: Signature = UNSIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed(Message):
+    """The agreements of the survivors who answered, ascending."""
+
+    TAG = 10
+    entries: Annotated[tuple[Agreement, ...], Many(Nested(Agreement))]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenShare:
+    """One share with the randomness that opens its commitment."""
+
+    dealer: Id
+    secret: Annotated[int, Uint(1)]
+    share: Annotated[bytes, Fixed(SHARE_BYTES)]
+    blind: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Opening(Message):
+    """The shares that the signed set of survivors calls for."""
+
+    TAG = 11
+    sender: Id
+    shares: Annotated[
+        tuple[OpenShare, ...], Many(Nested(OpenShare), MAX_PARTICIPANTS * MAX_SECRETS)
+    ]
+    signature: Signature = UNSIGNED
+
+
+class Signed(Protocol):
+    """A message with a sender and, as its last field, a signature."""
+
+    @property
+    def sender(self) -> int:
+        """Who sent it."""
+
+    @property
+    def signature(self) -> bytes:
+        """By its sender."""
+
+    def encode(self) -> bytes:
+        """Return the only encoding."""
+
+
+Kind = TypeVar("Kind", Advertisement, Envelope, Dealing, Receipt, Agreement, Opening)
+
+
+def signed(message: Kind, identity: Identity, context: bytes) -> Kind:
+    """Return ``message`` with its sender's signature in ``context``."""
+    payload = message.encode()[:-SIGNATURE_BYTES]
+    return replace(message, signature=identity.sign(context, payload))
+
+
+def verify(message: Signed, roster: Roster, context: bytes) -> None:
+    """Raise `TamperError` unless the sender signed ``message`` in ``context``."""
+    payload = message.encode()[:-SIGNATURE_BYTES]
+    roster.verify(message.sender, context, payload, message.signature)
+
+
+def extend(context: bytes, stage: bytes, data: bytes) -> bytes:
+    """Return the digest of ``context`` and of what ``stage`` added to it."""
+    return sha256(b"skellam/secagg/" + stage + b"/" + context + sha256(data).digest()).digest()

@@ -1,0 +1,88 @@
+"""Lists that clients signed: who takes part, who survived, who agrees.
+
+Verifying a list is a pure function of public bytes and is remembered, so that a simulation of many
+clients in one process verifies each list once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam.errors import TamperError
+from skellam.secagg.graph import Graph, graph
+from skellam.secagg.identity import Roster
+from skellam.secagg.messages import Advertisement, Agreed, Roll, Survivors, extend, verify
+from skellam.secagg.round import Round
+
+List = TypeVar("List", Roll, Survivors, Agreed)
+_LISTS: dict[int, type[Roll | Survivors | Agreed]] = {
+    kind.TAG: kind for kind in (Roll, Survivors, Agreed)
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Participants:
+    """Numbers in ascending order, their graph, and the context that binds the signed list."""
+
+    ids: NDArray[np.uint64]
+    context: bytes
+    round: Round
+
+    @property
+    def graph(self) -> Graph:
+        """Who is whose neighbour; the signed nonces in the context decide."""
+        return graph(self.round.topology(len(self.ids)), self.context)
+
+    def place(self, number: int) -> int:
+        """Return the place of client ``number`` in the list."""
+        at = int(np.searchsorted(self.ids, np.uint64(number)))
+        if at == len(self.ids) or int(self.ids[at]) != number:
+            raise TamperError(f"client {number} does not take part", culprit=number)
+        return at
+
+    def holders(self, place: int) -> NDArray[np.intp]:
+        """Return who holds shares of the secrets of ``place``: itself and its neighbours."""
+        return np.sort(np.append(self.graph.neighbours(place), place))
+
+
+def enrolled(roll: Roll, this: Round) -> Participants:
+    """Return the participants of a verified roll."""
+    context = extend(this.digest, b"roll", roll.encode())
+    return Participants(senders(roll.entries), context, this)
+
+
+def senders(entries: Sequence[Any]) -> NDArray[np.uint64]:
+    """Return who sent each entry."""
+    return np.array([entry.sender for entry in entries], dtype=np.uint64)
+
+
+def points(places: NDArray[Any]) -> NDArray[np.uint16]:
+    """Return where the polynomials are evaluated for the holders at ``places``."""
+    return (places + 1).astype("<u2")
+
+
+def verified(kind: type[List], data: bytes, roster: Roster, context: bytes) -> List:
+    """Return the list if each entry is signed in ``context`` and senders ascend strictly."""
+    return cast(List, _verified(kind.TAG, data, roster, context))
+
+
+@lru_cache(maxsize=8)
+def _verified(tag: int, data: bytes, roster: Roster, context: bytes) -> Roll | Survivors | Agreed:
+    message = _LISTS[tag].decode(data)
+    ids = senders(message.entries)
+    if (ids[1:] <= ids[:-1]).any():
+        raise TamperError("a list is out of order or names a client twice")
+    for entry in message.entries:
+        verify(entry, roster, context)
+    return message
+
+
+def keys(advertisement: Advertisement) -> bytes:
+    """Return both public keys, channel first."""
+    return advertisement.channel_key + advertisement.mask_key

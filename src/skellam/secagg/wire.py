@@ -1,0 +1,264 @@
+"""Canonical bytes for frozen dataclasses: one encoding a value, strict parsing, bounded lengths.
+
+A field is on the wire when its annotation carries a codec: ``sender: Annotated[int, Uint(8)]``.
+Records are written field by field in order; `encode` puts a version and the record's tag in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Protocol, TypeVar, cast, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam.errors import DomainError, MessageError
+
+VERSION = 1
+MAX_PARTICIPANTS = 65535
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Takes bytes off the front; running out raises `MessageError`."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        """Return the next ``count`` bytes."""
+        end = self._at + count
+        if end > len(self._data):
+            raise MessageError("the message ends too early; it was truncated")
+        part = bytes(self._data[self._at : end])
+        self._at = end
+        return part
+
+    def finish(self) -> None:
+        """Raise unless everything was taken."""
+        if self._at != len(self._data):
+            raise MessageError(f"{len(self._data) - self._at} bytes trail the message")
+
+
+class Codec(Protocol):
+    """How one field is written and read."""
+
+    def write(self, value: Any) -> bytes:  # noqa: ANN401
+        """Return the only encoding of ``value``."""
+
+    def read(self, reader: Reader) -> Any:  # noqa: ANN401
+        """Take one value; raise `MessageError` unless it is what `write` gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uint:
+    """An unsigned integer of ``size`` bytes, big-endian."""
+
+    size: int
+    limit: int | None = None
+
+    def write(self, value: int) -> bytes:
+        """Return ``size`` bytes."""
+        self._check(value)
+        return value.to_bytes(self.size, "big")
+
+    def read(self, reader: Reader) -> int:
+        """Take ``size`` bytes."""
+        return self._check(int.from_bytes(reader.take(self.size), "big"))
+
+    def _check(self, value: int) -> int:
+        limit = (1 << 8 * self.size) - 1 if self.limit is None else self.limit
+        if not 0 <= value <= limit:
+            raise MessageError(f"a number on the wire must lie in [0, {limit}], got {value}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A truth value: one byte, 0 or 1."""
+
+    def write(self, value: bool) -> bytes:
+        """Return one byte."""
+        return bytes([bool(value)])
+
+    def read(self, reader: Reader) -> bool:
+        """Take one byte."""
+        return bool(Uint(1, limit=1).read(reader))
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Exactly ``size`` bytes."""
+
+    size: int
+
+    def write(self, value: bytes) -> bytes:
+        """Return ``value`` itself."""
+        if len(value) != self.size:
+            raise MessageError(f"a field of {self.size} bytes got {len(value)}")
+        return value
+
+    def read(self, reader: Reader) -> bytes:
+        """Take ``size`` bytes."""
+        return reader.take(self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """At most ``limit`` bytes behind their length."""
+
+    limit: int
+
+    def write(self, value: bytes) -> bytes:
+        """Return length and bytes."""
+        return Uint(4, self.limit).write(len(value)) + value
+
+    def read(self, reader: Reader) -> bytes:
+        """Take length and bytes."""
+        return reader.take(Uint(4, self.limit).read(reader))
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """At most ``limit`` bytes of UTF-8; what is longer is cut."""
+
+    limit: int
+
+    def write(self, value: str) -> bytes:
+        """Return length and bytes."""
+        cut = value.encode()[: self.limit].decode(errors="ignore")
+        return Blob(self.limit).write(cut.encode())
+
+    def read(self, reader: Reader) -> str:
+        """Take length and bytes."""
+        try:
+            return Blob(self.limit).read(reader).decode()
+        except UnicodeDecodeError as error:
+            raise MessageError("a text on the wire is not UTF-8") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """A value or None."""
+
+    item: Codec
+
+    def write(self, value: Any) -> bytes:  # noqa: ANN401
+        """Return a flag and the value, if there is one."""
+        return Flag().write(value is not None) + (b"" if value is None else self.item.write(value))
+
+    def read(self, reader: Reader) -> Any:  # noqa: ANN401
+        """Take a flag and the value, if there is one."""
+        return self.item.read(reader) if Flag().read(reader) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A tuple of at most ``limit`` items behind their number."""
+
+    item: Codec
+    limit: int = MAX_PARTICIPANTS
+
+    def write(self, value: Sequence[Any]) -> bytes:
+        """Return number and items."""
+        head = Uint(4, self.limit).write(len(value))
+        return head + b"".join(map(self.item.write, value))
+
+    def read(self, reader: Reader) -> tuple[Any, ...]:
+        """Take number and items."""
+        count = Uint(4, self.limit).read(reader)
+        return tuple(self.item.read(reader) for _ in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A one-dimensional array of at most ``limit`` little-endian numbers behind their number."""
+
+    dtype: str
+    limit: int = MAX_PARTICIPANTS
+
+    def write(self, value: NDArray[Any]) -> bytes:
+        """Return number and numbers."""
+        return Uint(4, self.limit).write(len(value)) + value.astype(self.dtype).tobytes()
+
+    def read(self, reader: Reader) -> NDArray[Any]:
+        """Take number and numbers."""
+        size = Uint(4, self.limit).read(reader) * np.dtype(self.dtype).itemsize
+        return np.frombuffer(reader.take(size), dtype=self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A record inside a record."""
+
+    kind: type[Any]
+
+    def write(self, value: Any) -> bytes:  # noqa: ANN401
+        """Return its fields."""
+        return body(value)
+
+    def read(self, reader: Reader) -> Any:  # noqa: ANN401
+        """Take its fields."""
+        return self.kind(**read_fields(self.kind, reader))
+
+
+Id = Annotated[int, Uint(8)]
+Digest = Annotated[bytes, Fixed(32)]
+Signature = Annotated[bytes, Fixed(64)]
+Ids = Annotated[NDArray[np.uint64], Numbers("<u8")]
+Indices = Annotated[NDArray[np.uint16], Numbers("<u2")]
+
+
+@cache
+def fields(kind: Hashable) -> tuple[tuple[str, Codec], ...]:
+    """Return the names and codecs of the fields of ``kind`` that are on the wire."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(
+        (name, hint.__metadata__[0])
+        for name, hint in hints.items()
+        if hasattr(hint, "__metadata__")
+    )
+
+
+def body(record: object) -> bytes:
+    """Return the fields of ``record`` without a head."""
+    return b"".join(
+        codec.write(getattr(record, name)) for name, codec in fields(cast(Hashable, type(record)))
+    )
+
+
+def read_fields(kind: type[Any], reader: Reader) -> dict[str, Any]:
+    """Take the fields of ``kind``."""
+    return {name: codec.read(reader) for name, codec in fields(cast(Hashable, kind))}
+
+
+def head(tag: int) -> bytes:
+    """Return the two bytes that begin every encoding: version and tag."""
+    return bytes([VERSION, tag])
+
+
+def read_head(reader: Reader, tag: int) -> None:
+    """Take the two bytes that begin every encoding, or raise `MessageError`."""
+    version, found = reader.take(2)
+    if version != VERSION:
+        raise MessageError(f"version {version} is unknown; this program speaks version {VERSION}")
+    if found != tag:
+        raise MessageError(f"a message of kind {found} came where kind {tag} belongs")
+
+
+def decode(kind: type[T], tag: int, data: bytes) -> T:
+    """Return the record that ``data`` encodes, or raise `MessageError`."""
+    reader = Reader(data)
+    read_head(reader, tag)
+    values = read_fields(kind, reader)
+    reader.finish()
+    try:
+        return kind(**values)
+    except DomainError as error:
+        raise MessageError(str(error)) from error
