@@ -1,6 +1,6 @@
 """What two clients know and the server does not: X25519 agreement, sealed shares, mask seeds.
 
-Each key is derived for one context and one purpose and is used once, so the nonce can be fixed.
+Each key is derived for one context and one purpose and encrypts one message, so the nonce is fixed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KeyPair:
         return self._key.public_key().public_bytes_raw()
 
     def agree(self, public: bytes, purpose: bytes, *, culprit: int) -> bytes:
-        """Return a 32-byte key for ``purpose`` that only the two owners can derive."""
+        """Return 32 bytes for ``purpose`` that only the two owners can derive."""
         try:
             shared = self._key.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError as error:
@@ -37,9 +37,9 @@ class KeyPair:
         return derive_key(shared, purpose)
 
 
-def envelope_purpose(context: bytes, dealer: int, holder: int) -> bytes:
-    """Return what the key of one envelope is for."""
-    return b"secagg/envelope" + context + _pair(dealer, holder)
+def channel_purpose(context: bytes, one: int, other: int) -> bytes:
+    """Return what two clients' channel is for; the order of the two does not matter."""
+    return b"secagg/channel" + context + _pair(min(one, other), max(one, other))
 
 
 def mask_purpose(context: bytes, one: int, other: int) -> bytes:
@@ -52,17 +52,21 @@ def self_mask(seed: bytes, context: bytes) -> bytes:
     return derive_key(seed, b"secagg/self" + context)
 
 
-def seal(key: bytes, plaintext: bytes) -> bytes:
-    """Encrypt and authenticate (AES-256-GCM)."""
-    return AESGCM(key).encrypt(_NONCE, plaintext, None)
+def seal(channel: bytes, dealer: int, holder: int, plaintext: bytes) -> bytes:
+    """Encrypt and authenticate (AES-256-GCM) what ``dealer`` sends to ``holder``."""
+    return _cipher(channel, dealer, holder).encrypt(_NONCE, plaintext, None)
 
 
-def unseal(key: bytes, ciphertext: bytes) -> bytes:
+def unseal(channel: bytes, dealer: int, holder: int, ciphertext: bytes) -> bytes:
     """Return the plaintext, or raise `TamperError`."""
     try:
-        return AESGCM(key).decrypt(_NONCE, ciphertext, None)
+        return _cipher(channel, dealer, holder).decrypt(_NONCE, ciphertext, None)
     except InvalidTag as error:
         raise TamperError("an envelope was not sealed for this holder in this round") from error
+
+
+def _cipher(channel: bytes, dealer: int, holder: int) -> AESGCM:
+    return AESGCM(derive_key(channel, b"secagg/envelope" + _pair(dealer, holder)))
 
 
 def _pair(first: int, second: int) -> bytes:

@@ -19,7 +19,7 @@ from skellam.errors import TamperError, ThresholdError
 from skellam.secagg.bundle import MASK_KEY, NOISE, SELF_MASK, Held, deal, wanted
 from skellam.secagg.channel import (
     KeyPair,
-    envelope_purpose,
+    channel_purpose,
     mask_purpose,
     seal,
     self_mask,
@@ -30,7 +30,6 @@ from skellam.secagg.masks import add_masks
 from skellam.secagg.messages import (
     MAX_SECRETS,
     Advertisement,
-    Agreed,
     Agreement,
     Dealing,
     Delivery,
@@ -38,19 +37,26 @@ from skellam.secagg.messages import (
     Masked,
     Opening,
     Receipt,
-    Roll,
-    Survivors,
+    authentic,
     extend,
     signed,
-    verify,
 )
-from skellam.secagg.participants import Participants, enrolled, keys, senders, verified
+from skellam.secagg.participants import Participants, enrolled, verified
 from skellam.secagg.phase import Party, Phase
 from skellam.secagg.round import History
-from skellam.secagg.wire import Digest, Fixed, Ids, Indices, Many, Nested, Uint
+from skellam.secagg.wire import Digest, Fixed, Id, Ids, Indices, Many, Nested, Uint
 from skellam.vectors import Residues
 
 _Secrets = Annotated[tuple[bytes, ...], Many(Fixed(32), MAX_SECRETS)]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Neighbour:
+    """Another client next to this one: its public mask key, and the key of the common channel."""
+
+    number: Id
+    mask_key: Digest
+    channel: Digest
 
 
 @final
@@ -67,7 +73,7 @@ class Advertise(Phase[Party]):
         remembered = history.enter(this)
         channel, mask, nonce = (random_bytes(32, entropy=entropy) for _ in range(3))
         message = Advertisement(me.number, KeyPair(channel).public, KeyPair(mask).public, nonce)
-        sent = signed(message, me, this.digest).encode()
+        sent = signed(message, me, this.digest)
         return Share(self.setting, channel, mask, sha256(sent).digest()), sent, remembered
 
 
@@ -85,43 +91,62 @@ class Share(Phase[Party]):
         """Verify who takes part and return the shares for the neighbours."""
         self._leave()
         party = self.setting
-        entries = verified(Roll, roll, party.roster, party.round.digest).entries
+        entries, _ = verified(Advertisement, roll, party.roster, party.round.digest)
         if len(entries) < party.round.least:
             raise ThresholdError(f"{len(entries)} take part; at least {party.round.least} must")
-        peers = enrolled(Roll(entries), party.round)
+        peers = enrolled(roll, party.round)
         place = peers.place(party.identity.number)
         if sha256(entries[place].encode()).digest() != self.sent:
             raise TamperError("the roll holds another advertisement of this client than it sent")
         seeds = random_bytes(32 * (1 + party.round.seed_count(len(entries))), entropy=entropy)
         secrets = (self.mask, *(seeds[at : at + 32] for at in range(0, len(seeds), 32)))
         bundles = deal(secrets, peers, place, entropy=entropy)
-        near = tuple(keys(entries[i]) for i in peers.graph.neighbours(place))
         own = bundles.pop(place)
-        dealing = Dealing(
-            party.identity.number,
-            tuple(
-                commit_secret(peers.context, party.identity.number, at, secrets[at])
-                for at in range(SELF_MASK, len(secrets))
-            ),
-            own.commitments(peers.context, party.identity.number),
-            self._envelopes(peers, bundles, near),
+        near = self._meet([entries[i] for i in bundles], peers.context)
+        dealing = self._dealing(
+            peers.context, secrets, own, dict(zip(near, bundles.values(), strict=True))
         )
-        following = Mask(party, peers.context, peers.ids, self.channel, secrets, near, own)
-        return following, signed(dealing, party.identity, peers.context).encode()
+        following = Mask(party, peers.context, peers.ids, secrets, near, own)
+        return following, dealing
 
-    def _envelopes(
-        self, peers: Participants, bundles: dict[int, Held], near: tuple[bytes, ...]
-    ) -> tuple[Envelope, ...]:
-        me, context, channel = self.setting.identity, peers.context, KeyPair(self.channel)
-        envelopes = []
-        for (place, held), public in zip(bundles.items(), near, strict=True):
-            holder = int(peers.ids[place])
-            purpose = envelope_purpose(context, me.number, holder)
-            key = channel.agree(public[:32], purpose, culprit=holder)
-            commitments = held.commitments(context, holder)
-            envelope = Envelope(me.number, holder, commitments, seal(key, held.bundle))
-            envelopes.append(signed(envelope, me, context))
-        return tuple(envelopes)
+    def _meet(self, others: list[Advertisement], context: bytes) -> tuple[Neighbour, ...]:
+        me, pair = self.setting.identity.number, KeyPair(self.channel)
+        return tuple(
+            Neighbour(
+                other.sender,
+                other.mask_key,
+                pair.agree(
+                    other.channel_key,
+                    channel_purpose(context, me, other.sender),
+                    culprit=other.sender,
+                ),
+            )
+            for other in others
+        )
+
+    def _dealing(
+        self, context: bytes, secrets: tuple[bytes, ...], own: Held, others: dict[Neighbour, Held]
+    ) -> bytes:
+        me = self.setting.identity
+        envelopes = tuple(
+            signed(
+                Envelope(
+                    me.number,
+                    to.number,
+                    held.commitments(context, to.number),
+                    seal(to.channel, me.number, to.number, held.bundle),
+                ),
+                me,
+                context,
+            )
+            for to, held in others.items()
+        )
+        pledged = tuple(
+            commit_secret(context, me.number, place, secrets[place])
+            for place in range(SELF_MASK, len(secrets))
+        )
+        dealing = Dealing(me.number, pledged, own.commitments(context, me.number), envelopes)
+        return signed(dealing, me, context)
 
 
 @final
@@ -132,9 +157,8 @@ class Mask(Phase[Party]):
     TAG = 35
     context: Digest
     ids: Ids
-    channel: Digest
     secrets: _Secrets
-    near: Annotated[tuple[bytes, ...], Many(Fixed(64))]
+    near: Annotated[tuple[Neighbour, ...], Many(Nested(Neighbour))]
     own: Annotated[Held, Nested(Held)]
 
     @property
@@ -155,58 +179,50 @@ class Mask(Phase[Party]):
         peers = Participants(self.ids, self.context, party.round)
         message = Delivery.decode(delivery)
         dealers = _checked_dealers(message.dealers, peers, me.number)
-        neighbours = peers.graph.neighbours(peers.place(me.number))
-        near = {int(p): k for p, k in zip(neighbours, self.near, strict=True) if dealers[p]}
-        held = self._open(message.envelopes, peers, near)
+        near = [to for to in self.near if dealers[peers.place(to.number)]]
+        held = self._open(message.envelopes, near)
         context = extend(self.context, b"dealers", message.dealers.tobytes())
         values = vector.values.copy()
-        added, subtracted = self._mask_seeds(peers, near, context)
+        added, subtracted = self._mask_seeds(near, context)
         add_masks(values, bits=vector.bits, added=added, subtracted=subtracted)
-        data = values.astype(values.dtype.newbyteorder("<")).tobytes()
+        data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
         receipt = Receipt(me.number, sha256(data).digest(), vector.replayable)
         masked = Masked(signed(receipt, me, context), data)
         following = Agree(party, self.context, context, self.ids, message.dealers, held)
         return following, masked.encode()
 
-    def _open(
-        self, envelopes: tuple[Envelope, ...], peers: Participants, near: dict[int, bytes]
-    ) -> tuple[Held, ...]:
-        me = self.setting.identity.number
-        expected = [(int(peers.ids[place]), me) for place in near]
-        if [(e.sender, e.holder) for e in envelopes] != expected:
-            raise TamperError("the envelopes are not those of this client's neighbours who dealt")
-        channel = KeyPair(self.channel)
-        opened = [
-            self._open_one(envelope, channel, public)
-            for envelope, public in zip(envelopes, near.values(), strict=True)
-        ]
+    def _open(self, envelopes: tuple[bytes, ...], near: list[Neighbour]) -> tuple[Held, ...]:
+        if len(envelopes) != len(near):
+            raise TamperError(f"{len(near)} neighbours dealt, but {len(envelopes)} envelopes came")
+        opened = (self._open_one(*pair) for pair in zip(envelopes, near, strict=True))
         return (*opened, self.own)
 
-    def _open_one(self, envelope: Envelope, channel: KeyPair, public: bytes) -> Held:
+    def _open_one(self, data: bytes, dealer: Neighbour) -> Held:
         """Return what is inside; verify the dealer's signature only to know whom to blame."""
-        dealer, me = envelope.sender, self.setting.identity.number
-        purpose = envelope_purpose(self.context, dealer, me)
-        key = channel.agree(public[:32], purpose, culprit=dealer)
+        me, party = self.setting.identity.number, self.setting
+        envelope = Envelope.decode(data)
+        if (envelope.sender, envelope.holder) != (dealer.number, me):
+            raise TamperError("an envelope is not the one from that neighbour to this client")
         try:
-            held = Held(dealer, unseal(key, envelope.ciphertext))
-            if len(held.bundle) == len(self.own.bundle) and (
-                held.commitments(self.context, me) == envelope.commitments
-            ):
+            bundle = unseal(dealer.channel, dealer.number, me, envelope.ciphertext)
+            held = Held(dealer.number, bundle)
+            regular = len(bundle) == len(self.own.bundle)
+            if regular and held.commitments(self.context, me) == envelope.commitments:
                 return held
         except TamperError:
             pass
-        verify(envelope, self.setting.roster, self.context)
-        raise TamperError(f"client {dealer} dealt shares that it did not commit to", culprit=dealer)
+        authentic(Envelope, data, party.roster, self.context)
+        raise TamperError(
+            f"client {dealer.number} dealt shares that it did not commit to", culprit=dealer.number
+        )
 
-    def _mask_seeds(
-        self, peers: Participants, near: dict[int, bytes], context: bytes
-    ) -> tuple[list[bytes], list[bytes]]:
+    def _mask_seeds(self, near: list[Neighbour], context: bytes) -> tuple[list[bytes], list[bytes]]:
         me, pair = self.setting.identity.number, KeyPair(self.secrets[MASK_KEY])
         added, subtracted = [self_mask(self.secrets[SELF_MASK], context)], list[bytes]()
-        for place, public in near.items():
-            other = int(peers.ids[place])
-            seed = pair.agree(public[32:], mask_purpose(context, me, other), culprit=other)
-            (added if me < other else subtracted).append(seed)
+        for other in near:
+            purpose = mask_purpose(context, me, other.number)
+            seed = pair.agree(other.mask_key, purpose, culprit=other.number)
+            (added if me < other.number else subtracted).append(seed)
         return added, subtracted
 
 
@@ -227,8 +243,7 @@ class Agree(Phase[Party]):
         self._leave()
         party = self.setting
         peers = Participants(self.ids, self.roll, party.round)
-        entries = verified(Survivors, survivors, party.roster, self.context).entries
-        ids = senders(entries)
+        _, ids = verified(Receipt, survivors, party.roster, self.context)
         alive = np.isin(self.ids, ids)
         dealt = np.zeros(len(self.ids), dtype=bool)
         dealt[self.dealers] = True
@@ -238,7 +253,7 @@ class Agree(Phase[Party]):
             raise ThresholdError("too few survived, in all or in one place of the ring")
         context = extend(self.context, b"survivors", ids.tobytes())
         agreement = signed(Agreement(party.identity.number), party.identity, context)
-        return Unmask(party, context, len(self.ids), ids, self.held), agreement.encode()
+        return Unmask(party, context, len(self.ids), ids, self.held), agreement
 
 
 @final
@@ -256,12 +271,12 @@ class Unmask(Phase[Party]):
         """Return the shares that open the sum, if enough others signed the same survivors."""
         self._leave()
         party = self.setting
-        entries = verified(Agreed, agreed, party.roster, self.context).entries
-        if not np.isin(senders(entries), self.survivors).all():
+        _, ids = verified(Agreement, agreed, party.roster, self.context)
+        if not np.isin(ids, self.survivors).all():
             raise TamperError("somebody agreed who did not survive")
         least = party.round.topology(self.participants).survivors
-        if len(entries) < least:
-            raise ThresholdError(f"{len(entries)} agree on the survivors; {least} must")
+        if len(ids) < least:
+            raise ThresholdError(f"{len(ids)} agree on the survivors; {least} must")
         removed = party.round.removed(self.participants, len(self.survivors))
         alive = set(self.survivors.tolist())
         shares = tuple(
@@ -269,8 +284,8 @@ class Unmask(Phase[Party]):
             for held in self.held
             for place in wanted(alive=held.dealer in alive, removed=removed)
         )
-        opening = signed(Opening(party.identity.number, shares), party.identity, self.context)
-        return Done(party), opening.encode()
+        opening = Opening(party.identity.number, shares)
+        return Done(party), signed(opening, party.identity, self.context)
 
 
 @final

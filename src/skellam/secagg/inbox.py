@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 from skellam.errors import ProtocolError, TamperError, ThresholdError
-from skellam.secagg.messages import Advertisement, Agreement, Dealing, Masked, Opening
 from skellam.secagg.wire import MAX_PARTICIPANTS, Many, Maybe, Nested, Text, Uint
-
-M = TypeVar("M", Advertisement, Dealing, Masked, Agreement, Opening)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +21,28 @@ class Fault:
 Faults = Annotated[tuple[Fault, ...], Many(Nested(Fault), 16 * MAX_PARTICIPANTS)]
 
 
+class Sent(Protocol):
+    """Whatever has a sender."""
+
+    @property
+    def sender(self) -> int:
+        """Who sent it."""
+
+
+M = TypeVar("M", bound=Sent)
+
+
 def accepted(
-    kind: type[M],
+    parse: Callable[[bytes], M],
     messages: Iterable[bytes],
     senders: Container[int],
-    check: Callable[[M], None],
     faults: list[Fault],
 ) -> Iterator[M]:
-    """Yield the messages that pass ``check``, the first of each sender; note what is wrong else."""
+    """Yield what ``parse`` accepts, the first of each sender; note what is wrong with the rest."""
     seen: set[int] = set()
     for data in messages:
         try:
-            message = kind.decode(data)
-            check(message)
+            message = parse(data)
             _require_turn(message.sender, senders, seen)
         except ProtocolError as error:
             faults.append(Fault(str(error), getattr(error, "culprit", None)))

@@ -13,13 +13,14 @@
                    <-  Agreed                  everybody's agreement
     Opening        ->                          shares: of self masks, or of mask keys; never both
 
-What clients send is signed; the signature is the last field. What the server sends is what clients
-signed, so the server signs nothing. A chain of digests (`extend`) ties each stage to all before it.
+What clients send is signed; the signature is the last field. What the server sends is, byte for
+byte, what clients signed, so it signs nothing itself. A chain of digests (`extend`) ties each stage
+to all before it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, ClassVar, Protocol, Self, TypeVar
 
@@ -44,6 +45,8 @@ from skellam.secagg.wire import (
 SIGNATURE_BYTES = 64
 UNSIGNED = bytes(SIGNATURE_BYTES)
 MAX_SECRETS = 64
+MAX_ENTRY = 256 + MAX_SECRETS * (32 + SHARE_BYTES)
+Encoded = Annotated[tuple[bytes, ...], Many(Blob(MAX_ENTRY))]
 _Digests = Annotated[tuple[bytes, ...], Many(Fixed(32), MAX_SECRETS)]
 
 
@@ -80,7 +83,7 @@ class Roll(Message):
     """The participants, in ascending order."""
 
     TAG = 2
-    entries: Annotated[tuple[Advertisement, ...], Many(Nested(Advertisement))]
+    entries: Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class Dealing(Message):
     sender: Id
     secrets: _Digests
     own: _Digests
-    envelopes: Annotated[tuple[Envelope, ...], Many(Nested(Envelope))]
+    envelopes: Encoded
     signature: Signature = UNSIGNED
 
 
@@ -113,7 +116,7 @@ class Delivery(Message):
 
     TAG = 5
     dealers: Indices
-    envelopes: Annotated[tuple[Envelope, ...], Many(Nested(Envelope))]
+    envelopes: Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +135,8 @@ class Masked(Message):
     """A masked vector: little-endian residues."""
 
     TAG = 7
-    receipt: Annotated[Receipt, Nested(Receipt)]
+    receipt: Annotated[bytes, Blob(MAX_ENTRY)]
     vector: Annotated[bytes, Blob(4 * MAX_LENGTH)]
-
-    @property
-    def sender(self) -> int:
-        """Who gave it."""
-        return self.receipt.sender
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ class Survivors(Message):
     """The receipts of all whose vectors are in the sum, ascending."""
 
     TAG = 8
-    entries: Annotated[tuple[Receipt, ...], Many(Nested(Receipt))]
+    entries: Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ class Agreed(Message):
     """The agreements of the survivors who answered, ascending."""
 
     TAG = 10
-    entries: Annotated[tuple[Agreement, ...], Many(Nested(Agreement))]
+    entries: Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +187,11 @@ class Opening(Message):
 
 
 class Signed(Protocol):
-    """A message with a sender and, as its last field, a signature."""
+    """A message with a sender whose last field is the sender's signature."""
 
     @property
     def sender(self) -> int:
         """Who sent it."""
-
-    @property
-    def signature(self) -> bytes:
-        """By its sender."""
 
     def encode(self) -> bytes:
         """Return the only encoding."""
@@ -206,16 +200,18 @@ class Signed(Protocol):
 Kind = TypeVar("Kind", Advertisement, Envelope, Dealing, Receipt, Agreement, Opening)
 
 
-def signed(message: Kind, identity: Identity, context: bytes) -> Kind:
-    """Return ``message`` with its sender's signature in ``context``."""
+def signed(message: Signed, identity: Identity, context: bytes) -> bytes:
+    """Return the encoding of ``message`` with its sender's signature in ``context``."""
     payload = message.encode()[:-SIGNATURE_BYTES]
-    return replace(message, signature=identity.sign(context, payload))
+    return payload + identity.sign(context, payload)
 
 
-def verify(message: Signed, roster: Roster, context: bytes) -> None:
-    """Raise `TamperError` unless the sender signed ``message`` in ``context``."""
-    payload = message.encode()[:-SIGNATURE_BYTES]
-    roster.verify(message.sender, context, payload, message.signature)
+def authentic(kind: type[Kind], data: bytes, roster: Roster, context: bytes) -> Kind:
+    """Return the message if its sender signed it in ``context``, or raise `TamperError`."""
+    message = kind.decode(data)
+    payload, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+    roster.verify(message.sender, context, payload, signature)
+    return message
 
 
 def extend(context: bytes, stage: bytes, data: bytes) -> bytes:

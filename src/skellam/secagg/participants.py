@@ -17,12 +17,23 @@ from numpy.typing import NDArray
 from skellam.errors import TamperError
 from skellam.secagg.graph import Graph, graph
 from skellam.secagg.identity import Roster
-from skellam.secagg.messages import Advertisement, Agreed, Roll, Survivors, extend, verify
+from skellam.secagg.messages import (
+    Advertisement,
+    Agreed,
+    Agreement,
+    Receipt,
+    Roll,
+    Survivors,
+    authentic,
+    extend,
+)
 from skellam.secagg.round import Round
 
-List = TypeVar("List", Roll, Survivors, Agreed)
-_LISTS: dict[int, type[Roll | Survivors | Agreed]] = {
-    kind.TAG: kind for kind in (Roll, Survivors, Agreed)
+Entry = TypeVar("Entry", Advertisement, Receipt, Agreement)
+_KINDS: dict[int, tuple[type[Roll | Survivors | Agreed], Any]] = {
+    Advertisement.TAG: (Roll, Advertisement),
+    Receipt.TAG: (Survivors, Receipt),
+    Agreement.TAG: (Agreed, Agreement),
 }
 
 
@@ -51,10 +62,12 @@ class Participants:
         return np.sort(np.append(self.graph.neighbours(place), place))
 
 
-def enrolled(roll: Roll, this: Round) -> Participants:
-    """Return the participants of a verified roll."""
-    context = extend(this.digest, b"roll", roll.encode())
-    return Participants(senders(roll.entries), context, this)
+@lru_cache(maxsize=4)
+def enrolled(roll: bytes, this: Round) -> Participants:
+    """Return the participants of a roll that was verified."""
+    context = extend(this.digest, b"roll", roll)
+    entries = [Advertisement.decode(entry) for entry in Roll.decode(roll).entries]
+    return Participants(senders(entries), context, this)
 
 
 def senders(entries: Sequence[Any]) -> NDArray[np.uint64]:
@@ -67,22 +80,22 @@ def points(places: NDArray[Any]) -> NDArray[np.uint16]:
     return (places + 1).astype("<u2")
 
 
-def verified(kind: type[List], data: bytes, roster: Roster, context: bytes) -> List:
-    """Return the list if each entry is signed in ``context`` and senders ascend strictly."""
-    return cast(List, _verified(kind.TAG, data, roster, context))
+def verified(
+    kind: type[Entry], data: bytes, roster: Roster, context: bytes
+) -> tuple[tuple[Entry, ...], NDArray[np.uint64]]:
+    """Return the entries of a list and their senders, strictly ascending, all signed."""
+    entries, ids = _verified(kind.TAG, data, roster, context)
+    return cast(tuple[Entry, ...], entries), ids
 
 
 @lru_cache(maxsize=8)
-def _verified(tag: int, data: bytes, roster: Roster, context: bytes) -> Roll | Survivors | Agreed:
-    message = _LISTS[tag].decode(data)
-    ids = senders(message.entries)
+def _verified(
+    tag: int, data: bytes, roster: Roster, context: bytes
+) -> tuple[tuple[Any, ...], NDArray[np.uint64]]:
+    listing, kind = _KINDS[tag]
+    found = listing.decode(data).entries
+    entries = tuple(authentic(kind, entry, roster, context) for entry in found)
+    ids = senders(entries)
     if (ids[1:] <= ids[:-1]).any():
         raise TamperError("a list is out of order or names a client twice")
-    for entry in message.entries:
-        verify(entry, roster, context)
-    return message
-
-
-def keys(advertisement: Advertisement) -> bytes:
-    """Return both public keys, channel first."""
-    return advertisement.channel_key + advertisement.mask_key
+    return entries, ids

@@ -25,15 +25,16 @@ from skellam.secagg.messages import (
     Delivery,
     Envelope,
     Masked,
+    Receipt,
     Roll,
     Survivors,
+    authentic,
     extend,
-    verify,
 )
 from skellam.secagg.participants import Participants, enrolled, senders
 from skellam.secagg.phase import Phase, Setting
 from skellam.secagg.shamir import SHARE_BYTES
-from skellam.secagg.unlock import Dealt, Gathered, Pledge, Unlock
+from skellam.secagg.unlock import Dealt, EncodedRoll, Gathered, Pledge, Unlock
 from skellam.secagg.wire import Nested
 from skellam.vectors import residue_dtype
 
@@ -50,14 +51,14 @@ class Enrol(Phase[Setting]):
         self._leave()
         this, roster = self.setting.round, self.setting.roster
 
-        def check(message: Advertisement) -> None:
-            verify(message, roster, this.digest)
+        def parse(data: bytes) -> Advertisement:
+            return authentic(Advertisement, data, roster, this.digest)
 
         faults: list[Fault] = []
-        found = sorted_by_sender(accepted(Advertisement, messages, roster, check, faults))
+        found = sorted_by_sender(accepted(parse, messages, roster, faults))
         require(len(found), this.least, "take part")
-        roll = Roll(found)
-        return Relay(self.setting, tuple(faults), roll), roll.encode()
+        roll = Roll(tuple(message.encode() for message in found)).encode()
+        return Relay(self.setting, tuple(faults), roll), roll
 
 
 @final
@@ -67,7 +68,7 @@ class Relay(Phase[Setting]):
 
     TAG = 66
     faults: Faults
-    roll: Annotated[Roll, Nested(Roll)]
+    roll: EncodedRoll
 
     def step(self, messages: Iterable[bytes]) -> tuple[Gather, dict[int, bytes]]:
         """Return a delivery for each who dealt."""
@@ -76,30 +77,41 @@ class Relay(Phase[Setting]):
         everybody = set(peers.ids.tolist())
         faults: list[Fault] = []
         found = sorted_by_sender(
-            accepted(Dealing, messages, everybody, lambda m: self._check(m, peers), faults)
+            accepted(lambda data: self._parse(data, peers), messages, everybody, faults)
         )
         require(len(found), peers.graph.topology.survivors, "dealt shares")
         dealers = np.searchsorted(peers.ids, senders(found)).astype("<u2")
-        pledges = tuple(Pledge.of(dealing) for dealing in found)
+        pledges = tuple(dealing.pledge for dealing in found)
         context = extend(peers.context, b"dealers", dealers.tobytes())
         dealt = Dealt(self.roll, context, dealers, pledges)
-        boxes = {
-            number: Delivery(dealers, tuple(envelopes)).encode()
-            for number, envelopes in _sorted_by_holder(found).items()
-        }
+        boxes = {number: Delivery(dealers, box).encode() for number, box in _boxes(found).items()}
         return Gather(self.setting, (*self.faults, *faults), dealt), boxes
 
-    def _check(self, message: Dealing, peers: Participants) -> None:
-        verify(message, self.setting.roster, peers.context)
+    def _parse(self, data: bytes, peers: Participants) -> _Dealt:
+        message = authentic(Dealing, data, self.setting.roster, peers.context)
+        sender = message.sender
+        envelopes = [Envelope.decode(envelope) for envelope in message.envelopes]
         count = 2 + self.setting.round.seed_count(len(peers.ids))
         size = 32 + count * SHARE_BYTES + 16
-        neighbours = peers.ids[peers.graph.neighbours(peers.place(message.sender))]
-        regular = [e.holder for e in message.envelopes] == neighbours.tolist() and all(
-            (e.sender, len(e.commitments), len(e.ciphertext)) == (message.sender, count, size)
-            for e in message.envelopes
+        neighbours = peers.ids[peers.graph.neighbours(peers.place(sender))]
+        regular = [e.holder for e in envelopes] == neighbours.tolist() and all(
+            (e.sender, len(e.commitments), len(e.ciphertext)) == (sender, count, size)
+            for e in envelopes
         )
         if not (regular and (len(message.own), len(message.secrets)) == (count, count - 1)):
-            raise TamperError("a dealing has not the form of this round", culprit=message.sender)
+            raise TamperError("a dealing has not the form of this round", culprit=sender)
+        holders = neighbours.tolist()
+        return _Dealt(sender, holders, message.envelopes, Pledge.of(message, envelopes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Dealt:
+    """A dealing in the server's hands."""
+
+    sender: int
+    holders: list[int]
+    envelopes: tuple[bytes, ...]
+    pledge: Pledge
 
 
 @final
@@ -120,34 +132,46 @@ class Gather(Phase[Setting]):
         faults: list[Fault] = []
         receipts = []
         total = np.zeros(this.length, dtype=residue_dtype(this.bits))
-        for message in accepted(Masked, messages, dealers, self._check, faults):
-            np.add(total, self._values(message), out=total)
-            receipts.append(message.receipt)
+        for given in accepted(self._parse, messages, dealers, faults):
+            np.add(total, given.values, out=total)
+            receipts.append(given.receipt)
         total &= total.dtype.type((1 << this.bits) - 1)
-        entries = tuple(sorted(receipts, key=lambda receipt: receipt.sender))
-        if not peers.graph.holds_together(np.isin(peers.ids, senders(entries))):
+        receipts.sort(key=lambda receipt: receipt.sender)
+        survivors = senders(receipts)
+        if not peers.graph.holds_together(np.isin(peers.ids, survivors)):
             raise ThresholdError(
-                f"{len(entries)} of {len(peers.ids)} survived; that is too few, "
+                f"{len(survivors)} of {len(peers.ids)} survived; that is too few, "
                 "in all or in one place of the ring"
             )
-        replayable = any(entry.replayable for entry in entries)
-        gathered = Gathered(self.dealt, senders(entries), total.tobytes(), replayable)
+        replayable = any(receipt.replayable for receipt in receipts)
+        gathered = Gathered(self.dealt, survivors, total.tobytes(), replayable)
         following = Confirm(self.setting, (*self.faults, *faults), gathered)
-        return following, Survivors(entries).encode()
+        return following, Survivors(tuple(r.encode() for r in receipts)).encode()
 
-    def _check(self, message: Masked) -> None:
-        verify(message.receipt, self.setting.roster, self.dealt.context)
-        this, dtype = self.setting.round, residue_dtype(self.setting.round.bits)
+    def _parse(self, data: bytes) -> _Given:
+        message, this = Masked.decode(data), self.setting.round
+        receipt = authentic(Receipt, message.receipt, self.setting.roster, self.dealt.context)
+        dtype = residue_dtype(this.bits).newbyteorder("<")
         if len(message.vector) != this.length * dtype.itemsize:
-            raise TamperError("a vector has the wrong length", culprit=message.sender)
-        if sha256(message.vector).digest() != message.receipt.vector:
+            raise TamperError("a vector has the wrong length", culprit=receipt.sender)
+        if sha256(message.vector).digest() != receipt.vector:
             raise TamperError("a vector is not the one that its sender signed")
-        if int(self._values(message).max()) >> this.bits:
-            raise TamperError("a vector leaves the modulus", culprit=message.sender)
+        values = np.frombuffer(message.vector, dtype=dtype)
+        if int(values.max()) >> this.bits:
+            raise TamperError("a vector leaves the modulus", culprit=receipt.sender)
+        return _Given(receipt, values)
 
-    def _values(self, message: Masked) -> NDArray[Any]:
-        dtype = residue_dtype(self.setting.round.bits).newbyteorder("<")
-        return np.frombuffer(message.vector, dtype=dtype)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Given:
+    """A masked vector in the server's hands."""
+
+    receipt: Receipt
+    values: NDArray[Any]
+
+    @property
+    def sender(self) -> int:
+        return self.receipt.sender
 
 
 @final
@@ -165,21 +189,22 @@ class Confirm(Phase[Setting]):
         gathered, roster = self.gathered, self.setting.roster
         survivors = set(gathered.survivors.tolist())
 
-        def check(message: Agreement) -> None:
-            verify(message, roster, gathered.context)
+        def parse(data: bytes) -> Agreement:
+            return authentic(Agreement, data, roster, gathered.context)
 
         faults: list[Fault] = []
-        found = sorted_by_sender(accepted(Agreement, messages, survivors, check, faults))
-        least = self.setting.round.topology(len(gathered.dealt.roll.entries)).survivors
+        found = sorted_by_sender(accepted(parse, messages, survivors, faults))
+        participants = enrolled(gathered.dealt.roll, self.setting.round).ids
+        least = self.setting.round.topology(len(participants)).survivors
         require(len(found), least, "agree on the survivors")
         following = Unlock(self.setting, (*self.faults, *faults), gathered)
-        return following, Agreed(found).encode()
+        return following, Agreed(tuple(m.encode() for m in found)).encode()
 
 
-def _sorted_by_holder(found: tuple[Dealing, ...]) -> dict[int, list[Envelope]]:
-    boxes: dict[int, list[Envelope]] = {dealing.sender: [] for dealing in found}
-    for dealing in found:
-        for envelope in dealing.envelopes:
-            if envelope.holder in boxes:
-                boxes[envelope.holder].append(envelope)
-    return boxes
+def _boxes(found: tuple[_Dealt, ...]) -> dict[int, tuple[bytes, ...]]:
+    boxes: dict[int, list[bytes]] = {dealt.sender: [] for dealt in found}
+    for dealt in found:
+        for holder, envelope in zip(dealt.holders, dealt.envelopes, strict=True):
+            if holder in boxes:
+                boxes[holder].append(envelope)
+    return {number: tuple(box) for number, box in boxes.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, final
 
@@ -15,7 +15,18 @@ from skellam.secagg.channel import KeyPair, mask_purpose, self_mask
 from skellam.secagg.commitments import commit_secret, commit_share
 from skellam.secagg.inbox import Fault, Faults, accepted
 from skellam.secagg.masks import add_masks
-from skellam.secagg.messages import MAX_SECRETS, Dealing, Opening, OpenShare, Roll, extend, verify
+from skellam.secagg.messages import (
+    MAX_ENTRY,
+    MAX_SECRETS,
+    Advertisement,
+    Dealing,
+    Envelope,
+    Opening,
+    OpenShare,
+    Roll,
+    authentic,
+    extend,
+)
 from skellam.secagg.participants import Participants, enrolled, points
 from skellam.secagg.phase import Phase, Setting
 from skellam.secagg.round import MAX_LENGTH
@@ -34,6 +45,8 @@ from skellam.secagg.wire import (
 )
 from skellam.vectors import Residues, residue_dtype
 
+EncodedRoll = Annotated[bytes, Blob(MAX_ENTRY * MAX_PARTICIPANTS)]
+
 
 @dataclass(frozen=True, slots=True)
 class Pledge:
@@ -44,9 +57,9 @@ class Pledge:
     shares: Annotated[bytes, Blob(32 * MAX_SECRETS * MAX_PARTICIPANTS)]
 
     @classmethod
-    def of(cls, dealing: Dealing) -> Pledge:
+    def of(cls, dealing: Dealing, envelopes: list[Envelope]) -> Pledge:
         """Return the commitments in ``dealing``, holders ascending."""
-        rows = [(e.holder, b"".join(e.commitments)) for e in dealing.envelopes]
+        rows = [(e.holder, b"".join(e.commitments)) for e in envelopes]
         rows.append((dealing.sender, b"".join(dealing.own)))
         return cls(dealing.sender, dealing.secrets, b"".join(row for _, row in sorted(rows)))
 
@@ -60,7 +73,7 @@ class Pledge:
 class Dealt:
     """What is settled once all shares are dealt."""
 
-    roll: Annotated[Roll, Nested(Roll)]
+    roll: EncodedRoll
     context: Digest
     dealers: Indices
     pledges: Annotated[tuple[Pledge, ...], Many(Nested(Pledge))]
@@ -109,7 +122,7 @@ class Unlock(Phase[Setting]):
         survivors = tuple(gathered.survivors.tolist())
         shares = _Shares(peers, gathered, this.removed(len(peers.ids), len(survivors)))
         faults: list[Fault] = []
-        for opening in accepted(Opening, messages, set(survivors), self._check(shares), faults):
+        for opening in accepted(self._parse(shares), messages, set(survivors), faults):
             shares.add(opening)
         secrets = {pledge.dealer: shares.combine(pledge) for pledge in gathered.dealt.pledges}
         noise = {
@@ -118,15 +131,17 @@ class Unlock(Phase[Setting]):
         total = self._sum(peers, secrets)
         return Outcome(total, len(peers.ids), survivors, noise, (*self.faults, *faults))
 
-    def _check(self, shares: _Shares) -> Callable[[Opening], None]:
-        def check(message: Opening) -> None:
-            verify(message, self.setting.roster, self.gathered.context)
+    def _parse(self, shares: _Shares) -> Callable[[bytes], Opening]:
+        def parse(data: bytes) -> Opening:
+            message = authentic(Opening, data, self.setting.roster, self.gathered.context)
             shares.check(message)
+            return message
 
-        return check
+        return parse
 
     def _sum(self, peers: Participants, secrets: dict[int, dict[int, bytes]]) -> Residues:
         this, dealt = self.setting.round, self.gathered.dealt
+        public = [Advertisement.decode(e).mask_key for e in Roll.decode(dealt.roll).entries]
         dtype = residue_dtype(this.bits)
         total = np.frombuffer(self.gathered.total, dtype=dtype).copy()
         added: list[bytes] = []
@@ -134,31 +149,26 @@ class Unlock(Phase[Setting]):
         for number, opened in secrets.items():
             if SELF_MASK in opened:
                 subtracted.append(self_mask(opened[SELF_MASK], dealt.context))
-            else:
-                self._unpair(peers, number, opened[MASK_KEY], added, subtracted)
+                continue
+            for other, seed in self._pair_masks(peers, public, number, opened[MASK_KEY]):
+                (subtracted if other < number else added).append(seed)
         add_masks(total, bits=this.bits, added=added, subtracted=subtracted)
         return Residues(total, this.bits, this.label, self.gathered.replayable)
 
-    def _unpair(
-        self,
-        peers: Participants,
-        dead: int,
-        key: bytes,
-        added: list[bytes],
-        subtracted: list[bytes],
-    ) -> None:
-        """Collect what undoes, in the sum, the masks between ``dead`` and its living neighbours."""
-        dealt, pair = self.gathered.dealt, KeyPair(key)
+    def _pair_masks(
+        self, peers: Participants, public: list[bytes], dead: int, key: bytes
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the living neighbours of ``dead`` and the seeds of their masks with it."""
+        context, pair = self.gathered.dealt.context, KeyPair(key)
         place = peers.place(dead)
-        if pair.public != dealt.roll.entries[place].mask_key:
+        if pair.public != public[place]:
             raise TamperError("a dealer shared another mask key than it advertised", culprit=dead)
         alive = np.isin(peers.ids, self.gathered.survivors)
         for neighbour in peers.graph.neighbours(place):
             if alive[neighbour]:
-                other = dealt.roll.entries[neighbour]
-                purpose = mask_purpose(dealt.context, dead, other.sender)
-                seed = pair.agree(other.mask_key, purpose, culprit=other.sender)
-                (subtracted if other.sender < dead else added).append(seed)
+                other = int(peers.ids[neighbour])
+                purpose = mask_purpose(context, dead, other)
+                yield other, pair.agree(public[neighbour], purpose, culprit=other)
 
 
 class _Shares:
