@@ -6,7 +6,7 @@ Records are written field by field in order; `encode` puts a version and the rec
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Sized
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Protocol, TypeVar, cast, get_type_hints
@@ -28,7 +28,7 @@ class Reader:
     __slots__ = ("_at", "_data")
 
     def __init__(self, data: bytes) -> None:
-        self._data = memoryview(data)
+        self._data = bytes(data)
         self._at = 0
 
     def take(self, count: int) -> bytes:
@@ -36,9 +36,13 @@ class Reader:
         end = self._at + count
         if end > len(self._data):
             raise MessageError("the message ends too early; it was truncated")
-        part = bytes(self._data[self._at : end])
+        part = self._data[self._at : end]
         self._at = end
         return part
+
+    def length(self, limit: int) -> int:
+        """Return the next four bytes as a number of at most ``limit``."""
+        return _bounded(int.from_bytes(self.take(4), "big"), limit)
 
     def finish(self) -> None:
         """Raise unless everything was taken."""
@@ -61,22 +65,14 @@ class Uint:
     """An unsigned integer of ``size`` bytes, big-endian."""
 
     size: int
-    limit: int | None = None
 
     def write(self, value: int) -> bytes:
         """Return ``size`` bytes."""
-        self._check(value)
-        return value.to_bytes(self.size, "big")
+        return _bounded(value, (1 << 8 * self.size) - 1).to_bytes(self.size, "big")
 
     def read(self, reader: Reader) -> int:
         """Take ``size`` bytes."""
-        return self._check(int.from_bytes(reader.take(self.size), "big"))
-
-    def _check(self, value: int) -> int:
-        limit = (1 << 8 * self.size) - 1 if self.limit is None else self.limit
-        if not 0 <= value <= limit:
-            raise MessageError(f"a number on the wire must lie in [0, {limit}], got {value}")
-        return value
+        return int.from_bytes(reader.take(self.size), "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ class Flag:
 
     def read(self, reader: Reader) -> bool:
         """Take one byte."""
-        return bool(Uint(1, limit=1).read(reader))
+        return bool(_bounded(reader.take(1)[0], 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +113,11 @@ class Blob:
 
     def write(self, value: bytes) -> bytes:
         """Return length and bytes."""
-        return Uint(4, self.limit).write(len(value)) + value
+        return _length(value, self.limit) + value
 
     def read(self, reader: Reader) -> bytes:
         """Take length and bytes."""
-        return reader.take(Uint(4, self.limit).read(reader))
+        return reader.take(reader.length(self.limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +163,11 @@ class Many:
 
     def write(self, value: Sequence[Any]) -> bytes:
         """Return number and items."""
-        head = Uint(4, self.limit).write(len(value))
-        return head + b"".join(map(self.item.write, value))
+        return _length(value, self.limit) + b"".join(map(self.item.write, value))
 
     def read(self, reader: Reader) -> tuple[Any, ...]:
         """Take number and items."""
-        count = Uint(4, self.limit).read(reader)
-        return tuple(self.item.read(reader) for _ in range(count))
+        return tuple([self.item.read(reader) for _ in range(reader.length(self.limit))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +179,11 @@ class Numbers:
 
     def write(self, value: NDArray[Any]) -> bytes:
         """Return number and numbers."""
-        return Uint(4, self.limit).write(len(value)) + value.astype(self.dtype).tobytes()
+        return _length(value, self.limit) + value.astype(self.dtype).tobytes()
 
     def read(self, reader: Reader) -> NDArray[Any]:
         """Take number and numbers."""
-        size = Uint(4, self.limit).read(reader) * np.dtype(self.dtype).itemsize
+        size = reader.length(self.limit) * np.dtype(self.dtype).itemsize
         return np.frombuffer(reader.take(size), dtype=self.dtype)
 
 
@@ -206,6 +200,16 @@ class Nested:
     def read(self, reader: Reader) -> Any:  # noqa: ANN401
         """Take its fields."""
         return self.kind(**read_fields(self.kind, reader))
+
+
+def _bounded(value: int, limit: int) -> int:
+    if not 0 <= value <= limit:
+        raise MessageError(f"a number on the wire must lie in [0, {limit}], got {value}")
+    return value
+
+
+def _length(value: Sized, limit: int) -> bytes:
+    return _bounded(len(value), limit).to_bytes(4, "big")
 
 
 Id = Annotated[int, Uint(8)]

@@ -1,0 +1,74 @@
+"""A round of secure aggregation to test against: identities, vectors, and their plain sum."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from skellam.entropy import SeededEntropy
+from skellam.secagg import Identity, Outcome, Round, bus
+from skellam.secagg.bus import Script
+from skellam.vectors import Residues, residue_dtype
+
+LABEL = b"a label"
+SEED = bytes(range(32))
+
+
+@dataclass(frozen=True)
+class Cohort:
+    round: Round
+    identities: tuple[Identity, ...]
+    vectors: Mapping[int, Residues]
+
+    def run(self, script: Script | None = None, *, context: str = "clients") -> Outcome:
+        return bus.run(
+            self.round,
+            self.identities,
+            lambda number, mask: self.vectors[number],
+            entropy=SeededEntropy(SEED, context),
+            script=script,
+        )
+
+    def plain_sum(self, numbers) -> list[int]:
+        total = np.zeros(self.round.length, dtype=np.uint64)
+        for number in numbers:
+            total += self.vectors[number].values
+        return (total % (1 << self.round.bits)).tolist()
+
+    @property
+    def numbers(self) -> list[int]:
+        return [identity.number for identity in self.identities]
+
+
+def cohort(
+    clients: int,
+    length: int,
+    *,
+    bits: int = 16,
+    dropouts: int = 0,
+    colluders: int = 0,
+    least: int | None = None,
+    removable: bool = False,
+) -> Cohort:
+    """Clients number 10, 17, 24, ...: neither from zero nor without gaps."""
+    entropy = SeededEntropy(SEED, "identities")
+    identities = tuple(Identity.generate(10 + 7 * i, entropy=entropy) for i in range(clients))
+    this = Round(
+        round_id=b"round".ljust(32),
+        plan=b"plan".ljust(32),
+        model=b"model".ljust(32),
+        bits=bits,
+        length=length,
+        dropouts=dropouts,
+        colluders=colluders,
+        least=clients if least is None else least,
+        removable=removable,
+        label=LABEL,
+    )
+    vectors = {}
+    for identity in identities:
+        values = np.empty(length, dtype=residue_dtype(bits))
+        entropy.fill(values)
+        values &= values.dtype.type((1 << bits) - 1)
+        vectors[identity.number] = Residues(values, bits, LABEL)
+    return Cohort(this, identities, vectors)

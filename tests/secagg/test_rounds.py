@@ -1,0 +1,72 @@
+"""Whole rounds on the bus: the sum is exact, whoever falls silent within the tolerance."""
+
+import pytest
+
+from oracles.rounds import cohort
+from skellam.errors import ThresholdError
+from skellam.secagg.bus import Script, Stage
+
+
+@pytest.mark.parametrize(("clients", "length"), [(3, 1), (5, 1 << 20), (20, 1 << 14), (140, 64)])
+def test_the_sum_of_everybody_is_exact(clients, length):
+    members = cohort(clients, length)
+    outcome = members.run()
+    assert outcome.total.values.tolist() == members.plain_sum(members.numbers)
+    assert outcome.survivors == tuple(members.numbers)
+    assert outcome.participants == clients
+    assert outcome.faults == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("clients", "length"), [(100, 1 << 14), (1000, 64)])
+def test_the_sum_of_many_is_exact_with_dropouts_at_every_stage(clients, length):
+    tolerated = clients // 20
+    members = cohort(clients, length, dropouts=tolerated, colluders=clients // 100)
+    gone = iter(members.numbers)
+    silent = {
+        stage: [next(gone) for _ in range(tolerated // 4)]
+        for stage in (Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK)
+    }
+    outcome = members.run(Script(silent=silent))
+    absent = {*silent[Stage.SHARE], *silent[Stage.MASK]}
+    assert set(outcome.survivors) == set(members.numbers) - absent
+    assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
+
+
+@pytest.mark.parametrize("bits", [2, 8, 12, 16, 20, 32])
+def test_the_sum_is_exact_for_every_width_with_dropouts_at_every_stage(bits):
+    members = cohort(10, 1000, bits=bits, dropouts=4, colluders=1)
+    a, b, c, d, *rest = members.numbers
+    script = Script(
+        silent={Stage.SHARE: [a], Stage.MASK: [b], Stage.AGREE: [c], Stage.UNMASK: [d]},
+        restart=True,
+    )
+    outcome = members.run(script)
+    assert outcome.survivors == (c, d, *rest)
+    assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
+
+
+@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK])
+@pytest.mark.parametrize("clients", [3, 10])
+def test_each_stage_bears_the_tolerated_dropouts_and_not_one_more(stage, clients):
+    members = cohort(clients, 5, dropouts=(clients - 1) // 2)
+    last = members.numbers[: members.round.dropouts]
+    outcome = members.run(Script(silent={stage: last}))
+    assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
+    too_many = members.numbers[: members.round.dropouts + 1]
+    with pytest.raises(ThresholdError):
+        members.run(Script(silent={stage: too_many}))
+
+
+def test_a_cohort_below_the_least_size_is_refused():
+    members = cohort(5, 5, least=5)
+    with pytest.raises(ThresholdError, match="at least 5"):
+        members.run(Script(silent={Stage.ADVERTISE: members.numbers[:1]}))
+
+
+@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK])
+def test_the_sparse_graph_bears_dropouts_at_every_stage(stage):
+    members = cohort(150, 16, dropouts=7, colluders=1)
+    assert not members.round.topology(150).complete
+    outcome = members.run(Script(silent={stage: members.numbers[::22]}))
+    assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
