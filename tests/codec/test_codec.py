@@ -18,6 +18,7 @@ from skellam.codec import (
     Unbiased,
 )
 from skellam.codec.codec import centred
+from skellam.codec.rounding import shrink
 from skellam.errors import DomainError, KindError, ShapeError
 from skellam.vectors import Residues
 
@@ -75,7 +76,8 @@ def require_within_sensitivity(codec, x):
         assert exact_norm(z) <= stated.l2
         assert np.abs(z).sum() <= stated.l1
         return
-    y = codec._prepared(codec._vector(x))
+    prepared = codec._prepared(codec._vector(x))
+    y = np.concatenate(list(shrink(*prepared, codec.spec.radius, codec.spec.rounding.largest)))
     assert exact_norm(y) <= stated.l2
     assert float(np.abs(y).max()) <= stated.largest
     assert len(y) == stated.dimension

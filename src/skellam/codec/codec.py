@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +16,22 @@ from skellam.codec import wire
 from skellam.codec.bounds import Sensitivity, rounded_norm_square, sensitivity
 from skellam.codec.layout import Tensors, flatten
 from skellam.codec.rotation import Rotation, coordinate_subset
-from skellam.codec.rounding import cut, finite_peak, round_conditional, round_unbiased, shrink
-from skellam.codec.shares import Sampler, add_all, draw, samplers_of
+from skellam.codec.rounding import (
+    finite_peak,
+    round_conditional,
+    round_unbiased,
+    shrink,
+    upper_norm,
+)
+from skellam.codec.shares import Lattices, Sampler, add_lattice, draw, samplers_of, wrapped
 from skellam.codec.spec import CodecSpec, Conditional, Unbiased
 from skellam.codec.wrap import WrapEstimate, wrap_estimate
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
 from skellam.errors import DomainError, ShapeError
-from skellam.vectors import Reals, Residues, residue_dtype
+from skellam.vectors import Reals, Residues
 
-Lattices = Iterator[NDArray[np.signedinteger[Any]]]
+_HUGE: Final = 2.0**64
+"""Longer vectors than this many clips are scaled down before float32 loses them."""
 
 
 class Codec:
@@ -104,7 +112,7 @@ class Codec:
         if central is None:
             raise DomainError(f"{self.spec.noise} leaves no noise to the server")
         values = total.values.copy()
-        add_all(values, [draw(central, len(values), entropy=entropy)], self.spec.bits)
+        add_lattice(values, draw(central, len(values), entropy=entropy), self.spec.bits)
         replayable = total.replayable or entropy.replayable
         return replace(self._residues(values, replayable), label=self._final_label)
 
@@ -115,7 +123,7 @@ class Codec:
         np.negative(values, out=values)
         for j, seed in revealed:
             _checks.integer("component", j, 0, len(self._samplers.components) - 1)
-            add_all(values, [self._component(j, seed)], self.spec.bits)
+            add_lattice(values, self._component(j, seed), self.spec.bits)
         np.negative(values, out=values)
         values &= values.dtype.type((1 << self.spec.bits) - 1)
         return self._residues(values, total.replayable)
@@ -162,37 +170,38 @@ class Codec:
                 f"removable must hold {len(self._samplers.components)} seeds, "
                 f"got {len(removable)}; removable_seeds makes them"
             )
-        addends = [self._rounded(self._prepared(vector), entropy)]
+        noises = [self._component(j, seed) for j, seed in enumerate(removable)]
         if self._samplers.client is not None:
-            addends.append(draw(self._samplers.client, self.spec.length, entropy=entropy))
-        addends.extend(self._component(j, seed) for j, seed in enumerate(removable))
-        out = np.zeros(self.spec.length, dtype=residue_dtype(self.spec.bits))
-        add_all(out, addends, self.spec.bits)
-        return self._residues(out, entropy.replayable)
+            noises.append(draw(self._samplers.client, self.spec.length, entropy=entropy))
+        lattice = self._rounded(*self._prepared(vector), entropy)
+        values = wrapped(lattice, noises, self.spec.length, self.spec.bits)
+        return self._residues(values, entropy.replayable)
 
-    def _prepared(self, vector: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-        """Return the very floats to be rounded, which keep to the stated sensitivity.
-
-        Scaling the peak down to the clip first keeps every float in range and changes nothing: the
-        norm is at least the peak, so it stays at or above the clip.
-        """
+    def _prepared(self, vector: NDArray[np.floating[Any]]) -> tuple[NDArray[np.float32], float]:
+        """Return the rotated, scaled coordinates that are kept, not yet clipped, and their norm."""
         spec = self.spec
-        peak = finite_peak(vector)
-        gain = spec.scale if peak <= spec.clip else spec.scale * (spec.clip / peak)
-        y = self._rotation.forward(vector, gain)
-        if self._subset is not None:
-            shrink(y, spec.scale * spec.clip)
-            y = y[self._subset]
-        shrink(y, spec.radius)
-        if isinstance(spec.rounding, Unbiased) and spec.rounding.largest is not None:
-            cut(y, spec.rounding.largest)
-        return y
+        radius = spec.scale * spec.clip
+        with np.errstate(over="ignore", invalid="ignore"):
+            y = self._rotation.forward(vector, spec.scale)
+            norm = upper_norm(y)
+        if not norm <= _HUGE * radius:
+            # Scaling the peak down to the clip keeps every float in range and changes nothing: the
+            # norm is at least the peak, so it stays at or above the clip.
+            y = self._rotation.forward(vector, radius / finite_peak(vector))
+            norm = upper_norm(y)
+        if self._subset is None:
+            return y, norm
+        y = y[self._subset]
+        if norm > radius:
+            y *= np.float32(radius / norm)
+        return y, upper_norm(y)
 
-    def _rounded(self, y: NDArray[np.float32], entropy: Entropy) -> Lattices:
+    def _rounded(self, y: NDArray[np.float32], norm: float, entropy: Entropy) -> Lattices:
         match self.spec.rounding:
-            case Unbiased():
-                return round_unbiased(y, entropy=entropy)
+            case Unbiased(largest):
+                return round_unbiased(shrink(y, norm, self.spec.radius, largest), entropy=entropy)
             case Conditional(beta):
+                deque(shrink(y, norm, self.spec.radius), maxlen=0)
                 most = rounded_norm_square(self.spec.radius, self.spec.length, beta)
                 return round_conditional(y, most, entropy=entropy)
             case _ as never:

@@ -28,7 +28,7 @@ Part of the format: removable noise is drawn again in the same chunks.
 """
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-_SIGNS: Final = 1 - 2 * _BITS.astype(np.float32)
+_SIGNS: Final = 1 - 2 * _BITS.astype(np.float64)
 
 
 def padded_length(dimension: int) -> int:
@@ -57,12 +57,7 @@ class Rotation:
         """Return ``gain`` times the rotation of ``x`` padded with zeros."""
         out = np.empty(self.length, dtype=np.float32)
         out[len(x) :] = 0
-        unit = gain / math.sqrt(block_of(self.length))
-        for start in range(0, len(x), CHUNK):
-            part = x[start : start + CHUNK]
-            target = out[start : start + len(part)]
-            np.multiply(part, unit, out=target, casting="same_kind")
-            target *= self._signs_of(start, len(part))
+        self._sign(x, gain, out[: len(x)])
         _transform(out)
         return out
 
@@ -70,16 +65,19 @@ class Rotation:
         """Overwrite ``y`` and return ``gain`` times its first coordinates before the rotation."""
         _transform(y)
         x = y[:dimension]
-        unit = np.float32(gain / math.sqrt(block_of(self.length)))
-        for start in range(0, dimension, CHUNK):
-            part = x[start : start + CHUNK]
-            part *= self._signs_of(start, len(part))
-            part *= unit
+        self._sign(x, gain, x)
         return x
 
-    def _signs_of(self, start: int, count: int) -> NDArray[np.float32]:
-        octets = self._signs[start // 8 : -(-(start + count) // 8)]
-        return np.take(_SIGNS, octets, axis=0, mode="clip").reshape(-1)[:count]
+    def _sign(self, x: NDArray[np.floating[Any]], gain: float, out: NDArray[np.float32]) -> None:
+        unit = gain / math.sqrt(block_of(self.length))
+        signs = (unit * _SIGNS).astype(x.dtype)
+        factors = np.empty((CHUNK // 8, 8), dtype=x.dtype)
+        for start in range(0, len(x), CHUNK):
+            part = x[start : start + CHUNK]
+            octets = self._signs[start // 8 : -(-(start + len(part)) // 8)]
+            np.take(signs, octets, axis=0, mode="clip", out=factors[: len(octets)])
+            flat = factors.reshape(-1)[: len(part)]
+            np.multiply(part, flat, out=out[start : start + CHUNK], casting="same_kind")
 
 
 def coordinate_subset(length: int, kept: int, public_seed: bytes) -> NDArray[np.int64]:

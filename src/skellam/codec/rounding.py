@@ -14,6 +14,8 @@ from skellam.codec.rotation import CHUNK
 from skellam.entropy import Entropy
 from skellam.errors import DomainError
 
+_DOT: Final = 1 << 13
+"""Below the length from which OpenBLAS starts threads for one product."""
 MOST_TRIES: Final = 128
 """Every try of conditional rounding succeeds with probability at least ``1 - beta``."""
 
@@ -33,45 +35,46 @@ def finite_peak(x: NDArray[np.floating[Any]]) -> float:
 def upper_norm(y: NDArray[np.floating[Any]]) -> float:
     """Return an upper bound, tight to ``2**-30``, on the L2 norm of the very floats in ``y``.
 
-    Adding 2**16 squares in float64 errs by at most 2**-36 of the sum in any order, adding the
-    chunks' sums (at most 2**20 of them) by 2**-32, and each is halved by the root.
+    Adding 2**13 squares in float64 errs by at most 2**-39 of the sum in any order, adding the
+    parts' sums (at most 2**20 of them) by 2**-32, and each is halved by the root.
     """
-    scratch = np.empty(min(CHUNK, len(y)), dtype=np.float64)
+    scratch = np.empty(_DOT, dtype=np.float64)
     total = 0.0
-    for start in range(0, len(y), CHUNK):
-        part = scratch[: min(CHUNK, len(y) - start)]
-        np.copyto(part, y[start : start + CHUNK])
-        total += float(np.einsum("i,i->", part, part))
+    for start in range(0, len(y), _DOT):
+        part = scratch[: min(_DOT, len(y) - start)]
+        np.copyto(part, y[start : start + _DOT])
+        total += float(part.dot(part))
     return math.sqrt(total) * (1 + 2.0**-30)
 
 
-def shrink(y: NDArray[np.float32], radius: float) -> None:
-    """Scale ``y`` in place so that its L2 norm, as a vector of float32, is at most ``radius``.
+def shrink(
+    y: NDArray[np.float32], norm: float, radius: float, largest: float | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """Yield the chunks of ``y``, scaled in place to a norm of ``radius`` and cut to ``largest``.
+
+    ``norm`` is the `upper_norm` of ``y``; what has a smaller one than ``radius`` is not scaled.
 
     The factor and each product round up by at most 2**-24 of themselves (denormal products by
     2**-150, far below ``radius``), which the last factor outweighs.
     """
-    norm = upper_norm(y)
-    if norm > radius:
-        y *= np.float32(radius / norm * (1 - 2.0**-22))
-
-
-def cut(y: NDArray[np.float32], largest: float) -> None:
-    """Cut every coordinate of ``y`` in place to a magnitude of at most ``largest``."""
-    bound = np.float32(largest)
-    if float(bound) > largest:
-        bound = np.nextafter(bound, np.float32(0))
-    np.clip(y, -bound, bound, out=y)
+    factor = np.float32(radius / norm * (1 - 2.0**-22)) if norm > radius else None
+    bound = None if largest is None else _float32_below(largest)
+    for start in range(0, len(y), CHUNK):
+        part = y[start : start + CHUNK]
+        if factor is not None:
+            part *= factor
+        if bound is not None:
+            np.clip(part, -bound, bound, out=part)
+        yield part
 
 
 def round_unbiased(
-    y: NDArray[np.float32], *, entropy: Entropy
+    chunks: Iterator[NDArray[np.float32]], *, entropy: Entropy
 ) -> Iterator[NDArray[np.signedinteger[Any]]]:
-    """Yield ``y`` rounded to integers of the same mean, chunk by chunk, in one reused buffer."""
-    coins = np.empty(min(CHUNK, len(y)), dtype=np.uint32)
-    whole = np.empty(len(coins), dtype=np.int32)
-    for start in range(0, len(y), CHUNK):
-        part = y[start : start + CHUNK]
+    """Yield each of ``chunks`` rounded to integers of the same mean, in one reused buffer."""
+    coins = np.empty(CHUNK, dtype=np.uint32)
+    whole = np.empty(CHUNK, dtype=np.int32)
+    for part in chunks:
         entropy.fill(coins[: len(part)])
         round_stochastic(part, coins[: len(part)], whole[: len(part)])
         yield whole[: len(part)]
@@ -89,6 +92,11 @@ def round_conditional(
         whole[:] = 0
     for start in range(0, len(y), CHUNK):
         yield whole[start : start + CHUNK]
+
+
+def _float32_below(bound: float) -> np.float32:
+    nearest = np.float32(bound)
+    return nearest if float(nearest) <= bound else np.nextafter(nearest, np.float32(0))
 
 
 def _round(y: NDArray[np.float32], whole: NDArray[np.int32], entropy: Entropy) -> int:

@@ -21,8 +21,10 @@ from skellam.codec.spec import (
 )
 from skellam.entropy import Entropy
 from skellam.noise import DiscreteGaussian, Skellam
+from skellam.vectors import residue_dtype
 
 Sampler = Skellam | DiscreteGaussian
+Lattices = Iterator[NDArray[np.signedinteger[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def samplers_of(noise: Noise) -> Samplers:
             assert_never(never)
 
 
-def draw(sampler: Sampler, length: int, *, entropy: Entropy) -> Iterator[NDArray[Any]]:
+def draw(sampler: Sampler, length: int, *, entropy: Entropy) -> Lattices:
     """Yield ``length`` draws chunk by chunk, in one reused buffer."""
     buffer = np.empty(min(CHUNK, length), dtype=sampler.dtype)
     for start in range(0, length, CHUNK):
@@ -67,10 +69,23 @@ def draw(sampler: Sampler, length: int, *, entropy: Entropy) -> Iterator[NDArray
         yield part
 
 
-def add_all(
-    out: NDArray[np.unsignedinteger[Any]], addends: Sequence[Iterator[NDArray[Any]]], bits: int
-) -> None:
-    """Add to ``out`` modulo ``2**bits`` what each of ``addends`` yields chunk by chunk."""
-    for start, parts in zip(range(0, len(out), CHUNK), zip(*addends, strict=True), strict=True):
-        for part in parts:
-            add_wrap(out[start : start + CHUNK], part, bits)
+def wrapped(
+    lattice: Lattices, noises: Sequence[Lattices], length: int, bits: int
+) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the sum modulo ``2**bits`` of ``lattice`` and ``noises``, all given in chunks."""
+    out = np.empty(length, dtype=residue_dtype(bits))
+    mask = out.dtype.type((1 << bits) - 1)
+    for start, whole, *draws in zip(range(0, length, CHUNK), lattice, *noises, strict=True):
+        part = out[start : start + CHUNK]
+        # The cast reduces modulo 2**8, 2**16 or 2**32, which 2**bits divides.
+        np.copyto(part, whole, casting="unsafe")
+        part &= mask
+        for noise in draws:
+            add_wrap(part, noise, bits)
+    return out
+
+
+def add_lattice(out: NDArray[np.unsignedinteger[Any]], lattice: Lattices, bits: int) -> None:
+    """Add ``lattice``, given in chunks, to ``out`` modulo ``2**bits``."""
+    for start, part in zip(range(0, len(out), CHUNK), lattice, strict=True):
+        add_wrap(out[start : start + CHUNK], part, bits)
