@@ -1,0 +1,105 @@
+"""Dividing data among clients, and clients among training, validation and test.
+
+Every division is a public function of a public seed: it says who holds what in an experiment, and
+protects nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam import _checks
+from skellam.entropy import SeededEntropy
+from skellam.errors import DomainError
+from skellam.federated.data.clients import ClientData, Clients, T
+
+Rows = NDArray[np.intp]
+_PUBLIC_SEED = bytes(32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Splits:
+    """Clients to train on, to choose hyperparameters by, and to report on."""
+
+    train: ClientData
+    validation: ClientData
+    test: ClientData
+
+
+def shuffled(count: int, context: str) -> Rows:
+    """Return a public random order of ``count`` things, another one for every ``context``."""
+    keys = np.empty(count, dtype=np.uint64)
+    SeededEntropy(_PUBLIC_SEED, context).fill(keys)
+    return np.argsort(keys, kind="stable")
+
+
+def divided(
+    clients: Clients[T], context: str, *, validation: float, test: float
+) -> tuple[Clients[T], Clients[T], Clients[T]]:
+    """Return three groups of clients (train, validation, test) that share nobody."""
+    count = len(clients)
+    held, kept = round(count * validation), round(count * test)
+    if not (held >= 1 and kept >= 1 and held + kept < count):
+        raise DomainError(f"{count} clients are too few to be divided into three groups")
+    ids = list(clients)
+    order = [ids[place] for place in shuffled(count, context)]
+    groups = order[held + kept :], order[:held], order[held : held + kept]
+    train, chosen, tested = (clients.only(sorted(group)) for group in groups)
+    return train, chosen, tested
+
+
+def by_label(
+    labels: NDArray[np.int64], *, clients: int, each: int, concentration: float, context: str
+) -> list[Rows]:
+    """Return for each client the rows of its ``each`` examples, no row twice.
+
+    A client likes the classes by a Dirichlet law: a small ``concentration`` gives it few of them,
+    a large one all alike.
+    """
+    _checks.integer("each", each, 1)
+    _checks.integer("clients", clients, 1, len(labels) // each)
+    liking = _likings(clients, int(labels.max()) + 1, concentration, context)
+    coins = _uniform(clients * each, f"{context}/picks").reshape(clients, each)
+    order = shuffled(len(labels), f"{context}/order")
+    pools = [list(order[labels[order] == label]) for label in range(liking.shape[1])]
+    return [
+        np.array([_pick(weights, pools, coin) for coin in row])
+        for weights, row in zip(liking, coins, strict=True)
+    ]
+
+
+def _pick(weights: NDArray[np.float64], pools: list[list[np.intp]], coin: float) -> np.intp:
+    open_weights = weights * [bool(pool) for pool in pools]
+    if not open_weights.sum() > 0:
+        open_weights = np.array([float(len(pool)) for pool in pools])
+    steps = np.cumsum(open_weights)
+    label = int(np.searchsorted(steps, coin * steps[-1], side="right"))
+    return pools[min(label, len(pools) - 1)].pop()
+
+
+def _likings(count: int, classes: int, concentration: float, context: str) -> NDArray[np.float64]:
+    """Return weights that are Dirichlet once each row is divided by its sum: gammas."""
+    from scipy.special import gammaincinv
+
+    shape = _checks.positive("concentration", concentration)
+    coins = _uniform(count * classes, f"{context}/liking")
+    gammas = np.asarray(gammaincinv(shape, coins), dtype=np.float64)
+    return gammas.reshape(count, classes) + 1e-300
+
+
+def _uniform(count: int, context: str) -> NDArray[np.float64]:
+    bits = np.empty(count, dtype=np.uint64)
+    SeededEntropy(_PUBLIC_SEED, context).fill(bits)
+    return ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+
+def grouped(owners: NDArray[np.intp], names: Mapping[int, str]) -> dict[str, Rows]:
+    """Return for each name the rows that belong to it."""
+    order = np.argsort(owners, kind="stable")
+    values, starts = np.unique(owners[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    return {names[int(value)]: rows for value, rows in zip(values, parts, strict=True)}
