@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 
+from skellam import SeededEntropy
+from skellam.entropy import random_bytes
+
 
 def modular_clip(value, low, high):
     """The number congruent to ``value`` modulo ``high - low`` in ``[low, high)``."""
@@ -48,3 +51,24 @@ def clipped(x, clip):
     peak = np.abs(x).max()
     norm = peak * np.linalg.norm(x / peak) if peak else 0.0
     return x * min(1.0, clip / norm) if norm else x
+
+
+def signs(length, public_seed):
+    octets = random_bytes(math.ceil(length / 8), entropy=SeededEntropy(public_seed, "codec/signs"))
+    return np.array([-1.0 if octets[i // 8] >> (i % 8) & 1 else 1.0 for i in range(length)])
+
+
+def subset(length, kept, public_seed):
+    octets = random_bytes(8 * length, entropy=SeededEntropy(public_seed, "codec/subset"))
+    keys = [int.from_bytes(octets[8 * i : 8 * i + 8], "little") for i in range(length)]
+    return sorted(sorted(range(length), key=keys.__getitem__)[:kept])
+
+
+def encode(x, spec, public_seed, coins, noise):
+    """One client's residues, given its coins (32 bits each) and its noise."""
+    padded = np.concatenate([clipped(x, spec.clip), np.zeros(spec.padded - spec.dimension)])
+    y = spec.scale * rotation_matrix(spec.padded) @ (signs(spec.padded, public_seed) * padded)
+    if spec.kept is not None:
+        y = clipped(y[subset(spec.padded, spec.kept, public_seed)], spec.radius)
+    whole = [(int(v * 2**32) + int(coin)) >> 32 for v, coin in zip(y, coins, strict=True)]
+    return [(w + int(z)) % 2**spec.bits for w, z in zip(whole, noise, strict=True)]

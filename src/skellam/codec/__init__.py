@@ -5,6 +5,7 @@ The codec states its own sensitivity and knows nothing of accounting; `skellam.p
 
 from __future__ import annotations
 
+from skellam.codec.baseline import GaussianBaseline
 from skellam.codec.bounds import (
     IntegerSensitivity,
     RealSensitivity,
@@ -38,6 +39,7 @@ __all__ = [
     "CodecSpec",
     "Conditional",
     "DiscreteGaussianShares",
+    "GaussianBaseline",
     "IntegerSensitivity",
     "Layout",
     "LeftOut",
