@@ -54,6 +54,7 @@ def test_importing_skellam_imports_nothing_heavy():
 def test_the_public_names_are_these():
     assert sorted(skellam.__all__) == [
         "Lattice",
+        "Plan",
         "Reals",
         "Residues",
         "SeededEntropy",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from skellam import errors
 from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import SkellamError
+from skellam.plan import Plan
 from skellam.vectors import Lattice, Reals, Residues
 
 __all__ = [
     "Lattice",
+    "Plan",
     "Reals",
     "Residues",
     "SeededEntropy",

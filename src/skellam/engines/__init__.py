@@ -1,0 +1,1 @@
+"""How a round is run: in this process, or over a fleet."""

@@ -1,0 +1,193 @@
+"""Rounds in this process: in the clear, or through the whole secure-aggregation protocol.
+
+Both sum the same integers, so that with the same entropy they give the same sum, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from skellam import _checks, secagg
+from skellam.codec import Codec, WrapEstimate, public_seed
+from skellam.codec.layout import Tensors, flatten
+from skellam.entropy import Entropy, random_bytes
+from skellam.errors import ThresholdError
+from skellam.noise import Gaussian
+from skellam.plan import Noise, Plan, Tolerance
+from skellam.vectors import Reals, Residues
+
+EntropySource: TypeAlias = Callable[[str], Entropy]
+"""From what the bits are for (a client, the server) to where they come from."""
+Update: TypeAlias = Callable[[int], Tensors | None]
+"""A client's update by its number; ``None`` or not finite counts as zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round: its number, the digest of the model that clients were given, and who is invited.
+
+    ``silent`` members vanish after they were counted and before they send their vector.
+    """
+
+    number: int
+    model: bytes
+    members: tuple[int, ...]
+    silent: Collection[int] = ()
+
+    def __post_init__(self) -> None:
+        _checks.integer("number", self.number, 0)
+        _checks.octets("model", self.model, 32)
+        object.__setattr__(self, "members", tuple(sorted(set(self.members))))
+
+    def codec(self, plan: Plan) -> Codec:
+        """Return the codec of this round, whose public seed depends on all that is agreed."""
+        people = sha256(np.array(self.members, dtype="<u8").tobytes()).digest()
+        seed = public_seed(
+            participants=people, plan=plan.digest, model=self.model, round=self.number
+        )
+        return plan.codec(
+            public_seed=seed, shares=len(self.members), tolerated=self.tolerance(plan)
+        )
+
+    def tolerance(self, plan: Plan) -> Tolerance:
+        """Return what the plan tolerates in this cohort."""
+        return plan.tolerance(len(self.members))
+
+    @property
+    def survivors(self) -> tuple[int, ...]:
+        """The members who do not vanish."""
+        return tuple(m for m in self.members if m not in self.silent)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What a round released: the noisy sum of the survivors' clipped updates."""
+
+    total: Reals
+    survivors: tuple[int, ...]
+    wrap: WrapEstimate | None
+    """How far the sum spread over the modulus; there is none without a ring."""
+
+
+class Aggregate(Protocol):
+    """A way to run one round."""
+
+    def __call__(self, plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -> Sum:
+        """Return the sum; `ThresholdError` means that too few are left and nothing was released."""
+
+
+def clear(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -> Sum:
+    """Sum the survivors' messages in the clear: for simulation, and for central noise."""
+    _require_enough(plan, this)
+    if plan.noise.continuous:
+        return _continuous(plan, this, update, entropy=entropy)
+    codec = this.codec(plan)
+    seeds = {n: codec.removable_seeds(entropy=entropy(f"seeds/{n}")) for n in this.survivors}
+    total = codec.add(_encode(codec, n, update, seeds[n], entropy) for n in this.survivors)
+    if plan.removable:
+        gone = len(this.members) - len(this.survivors)
+        superfluous = codec.spec.noise.superfluous(gone)  # type: ignore[union-attr]
+        total = codec.remove(total, [(j, seeds[n][j]) for n in seeds for j in superfluous])
+    return _released(plan, codec, total, this.survivors, entropy)
+
+
+def secure(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -> Sum:
+    """Run the whole protocol among the members; the server's part sees masked vectors alone."""
+    codec = this.codec(plan)
+    outcome = secagg.bus.run(
+        protocol_round(plan, this, codec),
+        [_identity(n, entropy) for n in this.members],
+        lambda n, phase: replace(_encode(codec, n, update, phase.noise_seeds, entropy), label=b""),
+        entropy=entropy("protocol"),
+        script=secagg.bus.Script(silent={secagg.bus.Stage.MASK: this.silent}),
+    )
+    total = replace(outcome.total, label=codec.label)
+    revealed = [(j, seed) for j, seeds in outcome.noise_seeds.items() for seed in seeds.values()]
+    if revealed:
+        total = codec.remove(total, revealed)
+    return _released(plan, codec, total, outcome.survivors, entropy)
+
+
+def protocol_round(plan: Plan, this: Round, codec: Codec) -> secagg.Round:
+    """Return what all parties to the protocol must agree on."""
+    dropouts, colluders = this.tolerance(plan)
+    return secagg.Round(
+        round_id=sha256(b"skellam/1/round" + codec.label).digest(),
+        plan=plan.digest,
+        model=this.model,
+        bits=codec.spec.bits,
+        length=codec.spec.length,
+        dropouts=dropouts,
+        colluders=colluders,
+        least=len(this.members),
+        removable=plan.removable,
+    )
+
+
+def sum_in_the_clear(
+    plan: Plan, updates: Iterable[Tensors], *, shares: int, public_seed: bytes, entropy: Entropy
+) -> Reals:
+    """Return the noisy sum of ``updates`` from ``shares`` clients, for a seed of one's own."""
+    vectors = iter(updates)
+    if plan.noise.continuous:
+        return _gaussian_sum(plan, vectors, entropy=entropy)
+    codec = plan.codec(public_seed=public_seed, shares=shares)
+    total = codec.add(codec.encode_or_zeros(x, entropy=entropy) for x in vectors)
+    return codec.decode(with_central_noise(plan, codec, total, entropy=entropy))
+
+
+def with_central_noise(plan: Plan, codec: Codec, total: Residues, *, entropy: Entropy) -> Residues:
+    """Return ``total`` with the server's noise, where the plan leaves it to the server."""
+    if plan.noise.distributed or plan.noise is Noise.NONE:
+        return total
+    return codec.add_central_noise(total, entropy=entropy)
+
+
+def _encode(
+    codec: Codec, number: int, update: Update, seeds: tuple[bytes, ...], entropy: EntropySource
+) -> Residues:
+    mine = entropy(f"client/{number}")
+    vector = update(number)
+    if vector is None:
+        return codec.encode_zeros(entropy=mine, removable=seeds)
+    return codec.encode_or_zeros(vector, entropy=mine, removable=seeds)
+
+
+def _released(
+    plan: Plan, codec: Codec, total: Residues, survivors: tuple[int, ...], entropy: EntropySource
+) -> Sum:
+    final = with_central_noise(plan, codec, total, entropy=entropy("server"))
+    return Sum(codec.decode(final), survivors, codec.wrap(final))
+
+
+def _require_enough(plan: Plan, this: Round) -> None:
+    least = max(1, len(this.members) - this.tolerance(plan).dropouts)
+    if len(this.survivors) < least:
+        raise ThresholdError(
+            f"{len(this.survivors)} of {len(this.members)} clients are left; {least} must be"
+        )
+
+
+def _identity(number: int, entropy: EntropySource) -> secagg.Identity:
+    return secagg.Identity(number, random_bytes(32, entropy=entropy(f"identity/{number}")))
+
+
+def _continuous(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -> Sum:
+    vectors = (x for n in this.survivors if (x := update(n)) is not None)
+    return Sum(_gaussian_sum(plan, vectors, entropy=entropy("server")), this.survivors, None)
+
+
+def _gaussian_sum(plan: Plan, updates: Iterable[Tensors], *, entropy: Entropy) -> Reals:
+    total = np.zeros(plan.dimension)
+    for update in updates:
+        x = flatten(update).astype(np.float64)
+        norm = float(np.linalg.norm(x))
+        if np.isfinite(norm):
+            total += x * min(1.0, plan.clip / max(norm, plan.clip))
+    noise = Gaussian(plan.noise_multiplier * plan.clip).draw(plan.dimension, entropy=entropy)
+    return Reals(total + noise.values, replayable=entropy.replayable)
