@@ -1,4 +1,5 @@
 import math
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -247,6 +248,13 @@ def test_shares_leave_no_noise_to_the_server():
     total = codec.encode_zeros(entropy=entropy())
     with pytest.raises(DomainError, match="no noise to the server"):
         codec.add_central_noise(total, entropy=entropy())
+
+
+def test_a_codec_goes_to_another_process_whole():
+    codec = codec_of(noise=SkellamShares(100.0, 10), kept=500)
+    twin = pickle.loads(pickle.dumps(codec))
+    messages = [c.encode(np.ones(1000), entropy=entropy()) for c in (codec, twin)]
+    np.testing.assert_array_equal(codec.add(messages).values, twin.add(messages).values)
 
 
 def test_a_public_seed_has_32_bytes():

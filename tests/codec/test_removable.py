@@ -97,6 +97,8 @@ def test_a_component_that_is_not_there_or_a_short_seed_is_refused():
         codec.remove(total, [(2, bytes(32))])
     with pytest.raises(ShapeError, match="seed"):
         codec.remove(total, [(0, b"short")])
+    with pytest.raises(DomainError, match="twice"):
+        codec.remove(total, [(0, bytes(32)), (1, bytes(32)), (0, bytes(32))])
 
 
 def test_the_total_variation_counts_every_component():

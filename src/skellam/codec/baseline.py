@@ -58,8 +58,8 @@ class GaussianBaseline:
             values *= self.clip / peak
         norm = upper_norm(values)
         if norm > self.clip:
-            # Below the clip by more than the roundings of the factor and the products.
-            values *= self.clip / norm * (1 - 2.0**-50)
+            # `norm` is above the true one by more than the roundings of factor and products.
+            values *= self.clip / norm
         return Reals(values)
 
     def add(self, messages: Iterable[Reals]) -> Reals:

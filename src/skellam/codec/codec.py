@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, Final, assert_never
+from typing import Any, Final, assert_never, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ _HUGE: Final = 2.0**64
 """Longer vectors than this many clips are scaled down before float32 loses them."""
 
 
+@final
 class Codec:
     """One round's arithmetic, the same for whoever knows the spec and the public seed.
 
@@ -119,17 +120,24 @@ class Codec:
     def remove(self, total: Residues, revealed: Iterable[tuple[int, bytes]]) -> Residues:
         """Return ``total`` without the components ``(j, seed)`` that the survivors revealed."""
         self._require_mine(total)
-        values = total.values.copy()
-        np.negative(values, out=values)
+        once = set()
+        values = np.negative(total.values)  # -(-total + noise) = total - noise
         for j, seed in revealed:
             _checks.integer("component", j, 0, len(self._samplers.components) - 1)
+            if (j, seed) in once:
+                raise DomainError(f"a seed of component {j} was revealed twice; remove each once")
+            once.add((j, seed))
             add_lattice(values, self._component(j, seed), self.spec.bits)
         np.negative(values, out=values)
         values &= values.dtype.type((1 << self.spec.bits) - 1)
         return self._residues(values, total.replayable)
 
     def decode(self, total: Residues) -> Reals:
-        """Return the sum of the clipped vectors, with the noise, in real units."""
+        """Return the sum of the clipped vectors, with the noise, in real units.
+
+        Without bias where rounding has none. Where ``d'`` of ``d`` coordinates are kept, sampling
+        them adds ``(d/d' - 1) |sum|**2`` to the expected squared error over all ``d``.
+        """
         self._require_mine(total, self._final_label)
         spec = self.spec
         y = centred(total)
