@@ -1,6 +1,7 @@
 """What two clients know and the server does not: X25519 agreement, sealed shares, mask seeds.
 
-Each key is derived for one context and one purpose and encrypts one message, so the nonce is fixed.
+Each key is derived for one context and one purpose and encrypts one message. The nonce is random
+all the same: a client that was killed and shares again must not spend a nonce twice.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from skellam.entropy import derive_key
+from skellam.entropy import Entropy, derive_key, random_bytes
 from skellam.errors import TamperError
 
-_NONCE = bytes(12)
+_NONCE = 12
+SEAL_BYTES = _NONCE + 16
+"""By how much a seal lengthens what it seals."""
 
 
 class KeyPair:
@@ -52,16 +55,18 @@ def self_mask(seed: bytes, context: bytes) -> bytes:
     return derive_key(seed, b"secagg/self" + context)
 
 
-def seal(channel: bytes, dealer: int, holder: int, plaintext: bytes) -> bytes:
+def seal(channel: bytes, dealer: int, holder: int, plaintext: bytes, *, entropy: Entropy) -> bytes:
     """Encrypt and authenticate (AES-256-GCM) what ``dealer`` sends to ``holder``."""
-    return _cipher(channel, dealer, holder).encrypt(_NONCE, plaintext, None)
+    nonce = random_bytes(_NONCE, entropy=entropy)
+    return nonce + _cipher(channel, dealer, holder).encrypt(nonce, plaintext, None)
 
 
-def unseal(channel: bytes, dealer: int, holder: int, ciphertext: bytes) -> bytes:
+def unseal(channel: bytes, dealer: int, holder: int, sealed: bytes) -> bytes:
     """Return the plaintext, or raise `TamperError`."""
+    cipher = _cipher(channel, dealer, holder)
     try:
-        return _cipher(channel, dealer, holder).decrypt(_NONCE, ciphertext, None)
-    except InvalidTag as error:
+        return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], None)
+    except (InvalidTag, ValueError) as error:
         raise TamperError("an envelope was not sealed for this holder in this round") from error
 
 

@@ -103,11 +103,12 @@ class Share(Phase[Party]):
         bundles = deal(secrets, peers, place, entropy=entropy)
         own = bundles.pop(place)
         near = self._meet([entries[i] for i in bundles], peers.context)
-        dealing = self._dealing(
-            peers.context, secrets, own, dict(zip(near, bundles.values(), strict=True))
+        envelopes = tuple(
+            self._envelope(to, held, peers.context, entropy)
+            for to, held in zip(near, bundles.values(), strict=True)
         )
-        following = Mask(party, peers.context, peers.ids, secrets, near, own)
-        return following, dealing
+        dealing = self._dealing(secrets, own, envelopes, peers.context)
+        return Mask(party, peers.context, peers.ids, secrets, near, own), dealing
 
     def _meet(self, others: list[Advertisement], context: bytes) -> tuple[Neighbour, ...]:
         me, pair = self.setting.identity.number, KeyPair(self.channel)
@@ -124,23 +125,16 @@ class Share(Phase[Party]):
             for other in others
         )
 
+    def _envelope(self, to: Neighbour, held: Held, context: bytes, entropy: Entropy) -> bytes:
+        me = self.setting.identity
+        sealed = seal(to.channel, me.number, to.number, held.bundle, entropy=entropy)
+        commitments = held.commitments(context, to.number)
+        return signed(Envelope(me.number, to.number, commitments, sealed), me, context)
+
     def _dealing(
-        self, context: bytes, secrets: tuple[bytes, ...], own: Held, others: dict[Neighbour, Held]
+        self, secrets: tuple[bytes, ...], own: Held, envelopes: tuple[bytes, ...], context: bytes
     ) -> bytes:
         me = self.setting.identity
-        envelopes = tuple(
-            signed(
-                Envelope(
-                    me.number,
-                    to.number,
-                    held.commitments(context, to.number),
-                    seal(to.channel, me.number, to.number, held.bundle),
-                ),
-                me,
-                context,
-            )
-            for to, held in others.items()
-        )
         pledged = tuple(
             commit_secret(context, me.number, place, secrets[place])
             for place in range(SELF_MASK, len(secrets))

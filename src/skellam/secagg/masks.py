@@ -59,7 +59,7 @@ def _add_part(
         group = seeds[first : first + _STREAMS]
         block = start * values.itemsize // 16
         _add_group(values, [(_stream(seed, block), add) for seed, add in group])
-    if bits % 8 or bits == 24:
+    if bits != 8 * values.itemsize:
         values &= values.dtype.type((1 << bits) - 1)
 
 

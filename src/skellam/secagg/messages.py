@@ -94,7 +94,7 @@ class Envelope(Message):
     sender: Id
     holder: Id
     commitments: _Digests
-    ciphertext: Annotated[bytes, Blob(48 + MAX_SECRETS * SHARE_BYTES)]
+    ciphertext: Annotated[bytes, Blob(60 + MAX_SECRETS * SHARE_BYTES)]
     signature: Signature = UNSIGNED
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam.errors import TamperError, ThresholdError
+from skellam.secagg.channel import SEAL_BYTES
 from skellam.secagg.inbox import Fault, Faults, accepted, require, sorted_by_sender
 from skellam.secagg.messages import (
     Advertisement,
@@ -92,7 +93,7 @@ class Relay(Phase[Setting]):
         sender = message.sender
         envelopes = [Envelope.decode(envelope) for envelope in message.envelopes]
         count = 2 + self.setting.round.seed_count(len(peers.ids))
-        size = 32 + count * SHARE_BYTES + 16
+        size = 32 + count * SHARE_BYTES + SEAL_BYTES
         neighbours = peers.ids[peers.graph.neighbours(peers.place(sender))]
         regular = [e.holder for e in envelopes] == neighbours.tolist() and all(
             (e.sender, len(e.commitments), len(e.ciphertext)) == (sender, count, size)
