@@ -37,7 +37,7 @@ def split(
     limbs = np.stack([_limbs(secret) for secret in secrets])
     coefficients = np.empty((threshold, limbs.size))
     coefficients[0] = limbs.ravel()
-    coefficients[1:] = _uniform((threshold - 1) * limbs.size, entropy).reshape(threshold - 1, -1)
+    coefficients[1:] = _uniform(coefficients[1:].size, entropy).reshape(-1, limbs.size)
     values = (_powers(points.tobytes(), threshold) @ coefficients) % PRIME
     return pack(values.astype(np.uint32).reshape(len(points), len(secrets), LIMBS))
 

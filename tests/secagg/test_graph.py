@@ -1,0 +1,135 @@
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skellam.errors import InfeasibleError
+from skellam.secagg.graph import SMALL, Topology, exceeded, graph, topology
+
+CASES = [(200, 10, 2), (1000, 50, 10), (1000, 100, 50), (10_000, 500, 100), (10_000, 3000, 1000)]
+
+
+def tail(population, marked, draws, least):
+    """P(X >= least) for the hypergeometric law, from its definition."""
+    ways = sum(
+        comb(marked, i) * comb(population - marked, draws - i) for i in range(least, draws + 1)
+    )
+    return Fraction(ways, comb(population, draws))
+
+
+@given(
+    population=st.integers(1, 60),
+    data=st.data(),
+    times=st.integers(1, 100),
+    bits=st.integers(1, 60),
+)
+def test_the_tail_is_exact(population, data, times, bits):
+    marked = data.draw(st.integers(0, population))
+    draws = data.draw(st.integers(0, population))
+    m = exceeded(population, marked, draws, times=times, bits=bits)
+    assert times * tail(population, marked, draws, m) <= Fraction(1, 2**bits)
+    assert times * tail(population, marked, draws, m - 1) > Fraction(1, 2**bits)
+
+
+@pytest.mark.parametrize(("n", "dropouts", "colluders"), CASES)
+def test_the_three_conditions_of_bell_et_al_hold(n, dropouts, colluders):
+    shape = topology(n, dropouts=dropouts, colluders=colluders)
+    half = shape.degree // 2
+    assert 2 * shape.degree < n
+    secure, correct = Fraction(1, 2**80), Fraction(1, 2**40)
+    colluding = tail(n - 1, colluders, shape.degree, shape.threshold)
+    together = tail(n, colluders, half, shape.window)
+    assert n * (colluding + together) <= secure
+    silent = tail(n - 1, dropouts, shape.degree, shape.degree - shape.threshold + 1)
+    sparse = tail(n, dropouts, half, half - shape.window + 1)
+    assert n * (silent + sparse) <= correct
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 100, SMALL])
+def test_small_cohorts_are_complete_and_two_quorums_share_an_honest_client(n):
+    dropouts = (n - 2) // 2
+    shape = topology(n, dropouts=dropouts, colluders=0)
+    assert shape.complete
+    assert shape.threshold == shape.survivors == n - dropouts
+    assert 2 * shape.threshold > n
+
+
+@pytest.mark.parametrize(("n", "dropouts", "colluders"), [(10, 5, 0), (10, 3, 4), (3, 1, 1)])
+def test_a_tolerance_that_would_let_the_server_have_both_secrets_is_refused(n, dropouts, colluders):
+    with pytest.raises(InfeasibleError, match="at least"):
+        topology(n, dropouts=dropouts, colluders=colluders)
+
+
+def test_the_degree_grows_no_faster_than_the_logarithm():
+    degrees = [topology(n, dropouts=n // 20, colluders=n // 100).degree for n in (1000, 10_000)]
+    assert degrees[1] - degrees[0] <= 30
+    assert degrees[1] <= 100
+
+
+def test_the_graph_is_regular_and_symmetric():
+    shape = topology(300, dropouts=15, colluders=3)
+    ring = graph(shape, bytes(32))
+    near = [set(ring.neighbours(i).tolist()) for i in range(300)]
+    assert all(len(others) == shape.degree and i not in others for i, others in enumerate(near))
+    assert all(i in near[j] for i, others in enumerate(near) for j in others)
+
+
+def test_other_participants_give_another_ring():
+    shape = topology(300, dropouts=15, colluders=3)
+    one, other = graph(shape, bytes(32)), graph(shape, b"1" * 32)
+    assert one.order.tolist() != other.order.tolist()
+    assert sorted(one.order.tolist()) == list(range(300))
+
+
+def test_every_place_of_the_ring_is_as_likely():
+    """Client 0 sits in each half of 2000 rings; a false alarm (5.3 sigma) comes once in 1e7."""
+    shape = Topology(300, 285, 30, 16, 4)
+    front = sum(int(graph(shape, i.to_bytes(32, "big")).places[0]) < 150 for i in range(2000))
+    assert abs(front - 1000) < 5.4 * np.sqrt(500)
+
+
+def test_a_server_that_declares_an_arc_dead_to_split_the_ring_is_refused():
+    shape = topology(300, dropouts=40, colluders=2)
+    ring = graph(shape, bytes(32))
+    alive = np.ones(300, dtype=bool)
+    assert ring.holds_together(alive)
+    half = shape.degree // 2
+    alive[ring.order[:half]] = False
+    assert int(alive.sum()) >= shape.survivors
+    assert not ring.holds_together(alive)
+
+
+@pytest.mark.parametrize("shift", [0, 140, 290])
+def test_a_window_counts_around_the_end_of_the_ring(shift):
+    shape = topology(300, dropouts=40, colluders=2)
+    ring = graph(shape, bytes(32))
+    half = shape.degree // 2
+    run = ring.order[np.arange(shift, shift + half) % 300]
+    alive = np.ones(300, dtype=bool)
+    alive[run[: half - shape.window]] = False
+    assert ring.holds_together(alive)
+    alive[run[half - shape.window]] = False
+    assert not ring.holds_together(alive)
+
+
+def test_survivors_that_hold_together_are_connected_without_any_tolerated_colluders():
+    """Take away every set that the client accepts plus colluders in one window: one component."""
+    shape = topology(300, dropouts=40, colluders=2)
+    ring = graph(shape, bytes(32))
+    half = shape.degree // 2
+    alive = np.ones(300, dtype=bool)
+    alive[ring.order[: half - shape.window]] = False
+    alive[ring.order[150 : 150 + half - shape.window]] = False
+    assert ring.holds_together(alive)
+    honest = alive.copy()
+    honest[ring.order[half - shape.window : half - shape.window + 2]] = False
+    reached, edge = set(), [int(np.flatnonzero(honest)[0])]
+    while edge:
+        i = edge.pop()
+        if i not in reached:
+            reached.add(i)
+            edge += [j for j in ring.neighbours(i).tolist() if honest[j]]
+    assert len(reached) == int(honest.sum())

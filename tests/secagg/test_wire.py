@@ -1,0 +1,152 @@
+"""Parsing is strict and bounded: whatever bytes come, a message of this version or our error."""
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracles.rounds import cohort
+from oracles.transcript import CLIENT, SERVER, transcript
+from skellam.errors import MessageError, PhaseError, ProtocolError
+from skellam.secagg import History, Setting, messages
+from skellam.secagg.bus import Stage
+from skellam.secagg.messages import Message
+
+HONEST = transcript(cohort(4, 3, dropouts=1, removable=True))
+FIRST = HONEST.members.numbers[0]
+KINDS = [kind for kind in vars(messages).values() if hasattr(kind, "TAG")]
+
+
+def examples() -> dict[type[Message], bytes]:
+    found = {
+        messages.Advertisement: HONEST.sent[Stage.ADVERTISE][FIRST],
+        messages.Roll: HONEST.letters[Stage.SHARE, FIRST],
+        messages.Dealing: HONEST.sent[Stage.SHARE][FIRST],
+        messages.Delivery: HONEST.letters[Stage.MASK, FIRST],
+        messages.Masked: HONEST.sent[Stage.MASK][FIRST],
+        messages.Survivors: HONEST.letters[Stage.AGREE, FIRST],
+        messages.Agreement: HONEST.sent[Stage.AGREE][FIRST],
+        messages.Agreed: HONEST.letters[Stage.UNMASK, FIRST],
+        messages.Opening: HONEST.sent[Stage.UNMASK][FIRST],
+    }
+    found[messages.Envelope] = messages.Dealing.decode(found[messages.Dealing]).envelopes[0]
+    found[messages.Receipt] = messages.Masked.decode(found[messages.Masked]).receipt
+    return found
+
+
+EXAMPLES = examples()
+
+
+def test_the_examples_cover_every_kind_of_message():
+    assert set(EXAMPLES) == set(KINDS)
+    assert len({kind.TAG for kind in KINDS}) == len(KINDS)
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
+def test_a_message_has_one_encoding(kind):
+    data = EXAMPLES[kind]
+    assert kind.decode(data).encode() == data
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
+def test_unknown_versions_other_kinds_and_trailing_bytes_are_refused(kind):
+    data = EXAMPLES[kind]
+    with pytest.raises(MessageError, match="version 2 is unknown"):
+        kind.decode(b"\x02" + data[1:])
+    with pytest.raises(MessageError, match="of kind"):
+        kind.decode(data[:1] + b"\xff" + data[2:])
+    with pytest.raises(MessageError, match="1 bytes trail"):
+        kind.decode(data + b"\x00")
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
+def test_every_truncation_is_refused(kind):
+    data = EXAMPLES[kind]
+    for end in range(len(data)):
+        with pytest.raises(MessageError):
+            kind.decode(data[:end])
+
+
+def test_lengths_above_their_limits_are_refused_without_reading_on():
+    head = EXAMPLES[messages.Roll][:2]
+    with pytest.raises(MessageError, match="must lie in"):
+        messages.Roll.decode(head + b"\x00\x01\x00\x00")
+    with pytest.raises(MessageError, match="must lie in"):
+        messages.Roll.decode(head + b"\x00\x00\x00\x01" + b"\x00\xff\xff\xff")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_field_of_the_wrong_size_is_not_written(kind):
+    message = kind.decode(EXAMPLES[kind])
+    for field in fields(kind):
+        value = getattr(message, field.name)
+        if isinstance(value, bytes) and field.name != "vector":
+            with pytest.raises(MessageError):
+                replace(message, **{field.name: bytes(1 << 13)}).encode()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=200)
+@given(data=st.data())
+def test_fuzzed_bytes_are_a_message_or_our_error(kind, data):
+    honest = EXAMPLES[kind]
+    cut = data.draw(st.integers(0, len(honest)))
+    raw = data.draw(st.sampled_from([b"", honest[:2], honest[:cut]])) + data.draw(st.binary())
+    try:
+        message = kind.decode(raw)
+    except MessageError:
+        return
+    assert message.encode() == raw
+
+
+@pytest.mark.parametrize("stage", Stage)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_fuzzed_letters_and_states_raise_our_errors_alone(stage, data):
+    letter = data.draw(st.binary(max_size=200))
+    if stage is not Stage.ADVERTISE:
+        with pytest.raises(ProtocolError):
+            HONEST.step(stage, FIRST, letter)
+    state = HONEST.states[stage, FIRST]
+    cut = data.draw(st.integers(0, len(state)))
+    changed = state[:cut] + letter
+    try:
+        phase = CLIENT[stage].from_bytes(changed, HONEST.party(FIRST))
+    except ProtocolError:
+        return
+    assert phase.to_bytes() == changed
+
+
+@pytest.mark.parametrize("stage", Stage)
+def test_the_bytes_of_a_phase_are_that_phase_of_that_round_or_nothing(stage):
+    state = HONEST.states[stage, FIRST]
+    other = cohort(4, 4, dropouts=1).round
+    party = HONEST.party(FIRST)
+    for kind in CLIENT.values():
+        if kind is not CLIENT[stage]:
+            with pytest.raises(PhaseError):
+                kind.from_bytes(state, party)
+    with pytest.raises(PhaseError):
+        CLIENT[stage].from_bytes(state, replace(party, round=other))
+    with pytest.raises(PhaseError):
+        SERVER[stage].from_bytes(HONEST.desks[stage], Setting(other, HONEST.roster))
+    with pytest.raises(MessageError):
+        CLIENT[stage].from_bytes(b"\x07" + state[1:], party)
+    with pytest.raises(MessageError):
+        CLIENT[stage].from_bytes(state + b"\x00", party)
+
+
+@given(st.frozensets(st.binary(min_size=32, max_size=32)))
+def test_a_history_survives_its_bytes(rounds):
+    history = History(rounds)
+    assert History.from_bytes(history.to_bytes()) == history
+
+
+@given(st.binary())
+def test_fuzzed_histories_are_a_history_or_our_error(data):
+    try:
+        history = History.from_bytes(data)
+    except MessageError:
+        return
+    assert history.to_bytes() == data
