@@ -13,11 +13,10 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from skellam import _checks, secagg
-from skellam.codec import Codec, WrapEstimate, public_seed
+from skellam.codec import Codec, GaussianBaseline, WrapEstimate, public_seed
 from skellam.codec.layout import Tensors, flatten
 from skellam.entropy import Entropy, random_bytes
 from skellam.errors import ThresholdError
-from skellam.noise import Gaussian
 from skellam.plan import Noise, Plan, Tolerance
 from skellam.vectors import Reals, Residues
 
@@ -183,11 +182,8 @@ def _continuous(plan: Plan, this: Round, update: Update, *, entropy: EntropySour
 
 
 def _gaussian_sum(plan: Plan, updates: Iterable[Tensors], *, entropy: Entropy) -> Reals:
-    total = np.zeros(plan.dimension)
-    for update in updates:
-        x = flatten(update).astype(np.float64)
-        norm = float(np.linalg.norm(x))
-        if np.isfinite(norm):
-            total += x * min(1.0, plan.clip / max(norm, plan.clip))
-    noise = Gaussian(plan.noise_multiplier * plan.clip).draw(plan.dimension, entropy=entropy)
-    return Reals(total + noise.values, replayable=entropy.replayable)
+    baseline = GaussianBaseline(
+        dimension=plan.dimension, clip=plan.clip, deviation=plan.noise_multiplier * plan.clip
+    )
+    finite = (x for update in updates if np.isfinite(x := flatten(update)).all())
+    return baseline.add_central_noise(baseline.add(map(baseline.encode, finite)), entropy=entropy)
