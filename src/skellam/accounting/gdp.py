@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from skellam.accounting.convolution import discrete_gaussian_sum_law
 from skellam.accounting.gaps import DEFAULT_TAIL, GdpCertificate, certificate_of_law
 from skellam.accounting.laws import Law, binomial_law, discrete_gaussian_law, skellam_law
 from skellam.accounting.mechanisms import (
@@ -48,7 +49,7 @@ def gdp_certificate(noise: Noise) -> GdpCertificate:
         case DiscreteGaussian():
             return _integer(noise, discrete_gaussian_law(noise.sigma))
         case DistributedDiscreteGaussian():
-            raise CertificateError("the sum of discrete Gaussians is not certified yet")
+            return _integer(noise, discrete_gaussian_sum_law(noise.sigma_local, noise.shares))
         case Binomial():
             return _integer(noise, binomial_law(noise.trials), tail=noise.tail)
         case DiscreteLaplace() | Laplace():

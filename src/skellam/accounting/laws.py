@@ -63,6 +63,7 @@ def law_of(log_pmf: ArrayLike) -> Law:
 
 def folded(log_pmf: Table, *, shift: float) -> Law:
     """Return the symmetric law with this right half, or raise unless it is log-concave."""
+    log_pmf = log_pmf[log_pmf >= _REACH - 50]
     steps = np.diff(log_pmf)
     noise = 1e-14 * np.abs(log_pmf[1:]) + 1e-13
     concave = np.all(np.diff(steps) <= 2 * noise[1:]) and np.all(steps <= noise)
@@ -75,7 +76,7 @@ def folded(log_pmf: Table, *, shift: float) -> Law:
 def skellam_law(variance: float) -> Law:
     """Sk(variance): P(X = k) = exp(-variance) I_k(variance)."""
     mu = _checks.positive("variance", variance)
-    _fits(mu)
+    fits(mu)
     return folded(log_skellam(mu, _reach(mu)), shift=0.0)
 
 
@@ -89,7 +90,7 @@ def discrete_gaussian_law(sigma: float) -> Law:
 def binomial_law(trials: int) -> Law:
     """Bin(trials, 1/2) about its mean; its support is bounded."""
     n = _checks.integer("trials", trials, 1)
-    _fits(n / 4)
+    fits(n / 4)
     shift = 0.5 * (n % 2)
     below = np.arange(min(n // 2, int(20 * math.sqrt(n)) + 40)) + shift
     # P(d + 1) / P(d) = (n/2 - d) / (n/2 + d + 1)
@@ -100,7 +101,7 @@ def binomial_law(trials: int) -> Law:
 def log_discrete_gaussian(sigma: float) -> Table:
     """Return log P(X = k), k = 0, 1, ..., of the discrete Gaussian, down to e^-750."""
     variance = _checks.positive("sigma", sigma) ** 2
-    _fits(variance)
+    fits(variance)
     k = np.arange(2 + int(math.sqrt(-2 * _REACH * variance)), dtype=np.float64)
     return _normalised(-(k * k) / (2 * variance), 0.0)
 
@@ -179,7 +180,8 @@ def _normalised(relative: Table, shift: float) -> Table:
     return relative - math.log(both_sides)
 
 
-def _fits(variance: float) -> None:
+def fits(variance: float) -> None:
+    """Raise unless a law of this variance fits into a table."""
     if not variance <= LARGEST_VARIANCE:
         raise CertificateError(
             f"variance {variance:g} is beyond {LARGEST_VARIANCE:g}, the largest that is certified; "
