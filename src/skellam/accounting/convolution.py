@@ -54,6 +54,17 @@ def log_sum(log_pmf: Table, copies: int, first: int, last: int) -> Table:
     return found
 
 
+def quantile_bound(log_pmf: Table, copies: int, log_tail: float) -> tuple[int, float]:
+    """Return k, theta with P(K >= j) <= exp(log_tail - theta (j - k)) for j > k, by Chernoff."""
+    end = copies * (log_pmf.size - 1)
+    tilt = _tilted(log_pmf, copies, 0.0)
+    while copies * tilt.log_mass - tilt.theta * tilt.mean > log_tail:
+        if end - tilt.mean < 0.5:
+            return end, tilt.theta
+        tilt = _next(log_pmf, copies, tilt, 1)
+    return math.ceil(tilt.mean), tilt.theta
+
+
 class _Tilt(NamedTuple):
     theta: float
     log_mass: float
@@ -104,7 +115,7 @@ def _window(log_pmf: Table, copies: int, tilt: _Tilt) -> tuple[NDArray[np.int64]
     transform[~seen] = 0
     radius = 1 + int(1.5 * _WINDOW * tilt.deviation)
     at = round(tilt.mean) + np.arange(-radius, radius + 1)
-    power = np.fft.irfft(transform, size)[at % size]
+    power = np.maximum(np.fft.irfft(transform, size)[at % size], 1e-18)
     return at, np.log(power) - tilt.theta * at + copies * tilt.log_mass
 
 

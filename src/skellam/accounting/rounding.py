@@ -24,6 +24,7 @@ from functools import lru_cache
 import numpy as np
 
 from skellam import _checks
+from skellam.accounting.blocks import kappa_of_block
 from skellam.accounting.gaps import (
     DEFAULT_TAIL,
     FLOAT_SAFETY,
@@ -69,9 +70,9 @@ def certificate_of_rounding(
 def _certificate(variance: float, tail: float, block: int, largest: float | None) -> GdpCertificate:
     if _checks.integer("block", block, 1) == 1:
         return _one_coordinate(variance, tail)
-    raise CertificateError(
-        f"blocks up to {_largest(block, largest):g} are not certified yet; take block=1"
-    )
+    if not 0 < tail < 0.5:
+        raise DomainError(f"tail must lie strictly between 0 and 1/2, got {tail!r}")
+    return GdpCertificate(kappa_of_block(variance, tail, block, _largest(block, largest)), tail)
 
 
 def _largest(block: int, largest: float | None) -> float:
