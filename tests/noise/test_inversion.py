@@ -29,8 +29,8 @@ def backend(request, monkeypatch):
 def draw_scripted(law, uniforms):
     table = law._table
     drawn = []
-    for start in range(0, len(uniforms), 1 << 17):
-        block = uniforms[start : start + (1 << 17)]
+    for start in range(0, len(uniforms), 1 << 16):
+        block = uniforms[start : start + (1 << 16)]
         entropy = entropy_for(block, table)
         out = np.empty(len(block), dtype=law.dtype)
         draw_into(out, table, entropy=entropy)

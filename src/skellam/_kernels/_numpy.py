@@ -9,25 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 _RADIX = 16
+_COLUMNS = 1024
 _BLOCK = 1 << 15
+_INDICES = 1 << 14
 _ONE = 2.0**32
 
 
 def hadamard(x: NDArray[np.float32]) -> None:
     """Replace ``x`` by its Walsh-Hadamard transform, one radix-16 level after another.
 
-    The transform of length 16 h is that of length 16 across blocks of length h (Sylvester), and
-    a product with a matrix of signs is what BLAS does best.
+    The transform of length 16 h is that of length 16 across blocks of length h (Sylvester), and a
+    product with a matrix of signs is what BLAS does best. The products are kept below the size at
+    which OpenBLAS starts threads (2**18 multiplications): those stall beside other work.
     """
     source, target = x, np.empty_like(x)
     h = 1
     while h < len(x):
         radix = min(_RADIX, len(x) // h)
-        signs = _signs(radix)
         if h == 1:
-            np.matmul(source.reshape(-1, radix), signs, out=target.reshape(-1, radix))
+            shape = (-1, min(_COLUMNS, len(x) // radix), radix)
+            np.matmul(source.reshape(shape), _signs(radix), out=target.reshape(shape))
         else:
-            np.matmul(signs, source.reshape(-1, radix, h), out=target.reshape(-1, radix, h))
+            tiles = (_tiles(each, radix, h) for each in (source, target))
+            np.matmul(_signs(radix), next(tiles), out=next(tiles))
         source, target = target, source
         h *= radix
     if source is not x:
@@ -37,9 +41,15 @@ def hadamard(x: NDArray[np.float32]) -> None:
 def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:
     """Set ``out`` to the cells of the words' first bits; return where the mark was met."""
     shift = 8 * words.itemsize - (len(cells).bit_length() - 1)
-    index = words >> words.dtype.type(shift) if shift else words
-    # mode="clip" writes straight into out; the default mode would buffer. No index is clipped.
-    np.take(cells, index, out=out, mode="clip")
+    index = np.empty(min(_INDICES, len(words)), dtype=np.intp)
+    for start in range(0, len(words), _INDICES):
+        block = slice(start, start + _INDICES)
+        part = index[: len(words[block])]
+        part[:] = words[block]
+        if shift:
+            part >>= shift
+        # mode="clip" writes straight into out; the default mode would buffer. No index is clipped.
+        np.take(cells, part, out=out[block], mode="clip")
     return np.flatnonzero(out == np.iinfo(out.dtype).min)
 
 
@@ -73,6 +83,12 @@ def _sum_of_squares(values: NDArray[np.int64], fits: bool) -> int:
         return int(np.einsum("i,i->", values, values))
     squares = values * values
     return (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())
+
+
+def _tiles(x: NDArray[np.float32], radix: int, h: int) -> NDArray[np.float32]:
+    """View ``x`` as matrices of ``radix`` rows, ``h`` apart, and a limited number of columns."""
+    columns = min(h, _COLUMNS)
+    return x.reshape(-1, radix, h // columns, columns).swapaxes(1, 2)
 
 
 @cache

@@ -1,6 +1,6 @@
 """Drawing by lazy inversion: the first bits of a 128-bit uniform, and more only where it matters.
 
-The bits are taken from the entropy in this order for every block of 131,072 draws: one word each
+The bits are taken from the entropy in this order for every span of 2**20 draws: one word each
 (16 bits, or 32 for tables with a longer prefix); then 64 bits for each draw that its prefix leaves
 undecided, of which those beyond the word's extend it to 64 bits; then 64 bits for each of these
 that equals the high half of a step. So a draw depends on the entropy alone, whichever back end
@@ -18,30 +18,46 @@ from skellam import _kernels
 from skellam.entropy import Entropy
 from skellam.noise._table import Table
 
-_BLOCK = 1 << 17
+_SPAN = 1 << 20
+_BLOCK = 1 << 16
+"""Words of one block, and what is looked up by them, stay in the second-level cache."""
 
 
 def draw_into(out: NDArray[Any], table: Table, *, entropy: Entropy) -> None:
     """Overwrite ``out`` (one-dimensional, wide enough for the table's bound) with draws."""
-    block = min(_BLOCK, len(out))
-    words = np.empty(block, dtype=np.uint16 if table.prefix_bits == 16 else np.uint32)
+    for start in range(0, len(out), _SPAN):
+        _draw_span(out[start : start + _SPAN], table, entropy)
+
+
+def _draw_span(out: NDArray[Any], table: Table, entropy: Entropy) -> None:
+    words = np.empty(min(_BLOCK, len(out)), np.uint16 if table.prefix_bits == 16 else np.uint32)
     direct = out.dtype == table.cells.dtype and out.flags.c_contiguous
-    scratch = None if direct else np.empty(block, dtype=table.cells.dtype)
+    narrow = out if direct else np.empty(len(words), dtype=table.cells.dtype)
+    places, kept = [], []
     for start in range(0, len(out), _BLOCK):
         part = out[start : start + _BLOCK]
-        target = part if scratch is None else scratch[: len(part)]
-        _draw_block(target, words[: len(part)], table, entropy)
-        if target is not part:
+        first = words[: len(part)]
+        entropy.fill(first)
+        target = part if direct else narrow[: len(part)]
+        undecided = _kernels.look_up(table.cells, first, target)
+        if not direct:
             part[:] = target
+        places.append(undecided + start)
+        kept.append(first[undecided])
+    _decide(out, np.concatenate(places), np.concatenate(kept), table, entropy)
 
 
-def _draw_block(out: NDArray[Any], words: NDArray[Any], table: Table, entropy: Entropy) -> None:
-    entropy.fill(words)
-    undecided = _kernels.look_up(table.cells, words, out)
-    if undecided.size:
-        more = np.empty(len(undecided), dtype=np.uint64)
+def _decide(
+    out: NDArray[Any],
+    places: NDArray[np.int64],
+    words: NDArray[Any],
+    table: Table,
+    entropy: Entropy,
+) -> None:
+    if places.size:
+        more = np.empty(len(places), dtype=np.uint64)
         entropy.fill(more)
-        out[undecided] = _settle(extend(words[undecided], more), table, entropy)
+        out[places] = _settle(extend(words, more), table, entropy)
 
 
 def extend(words: NDArray[Any], more: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -53,10 +69,8 @@ def extend(words: NDArray[Any], more: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def _settle(uniform: NDArray[np.uint64], table: Table, entropy: Entropy) -> NDArray[np.int64]:
     below = np.searchsorted(table.high, uniform)
-    if not below.size or not table.high.size:
-        return below - table.bound
-    at = np.minimum(below, len(table.high) - 1)
-    tied = np.flatnonzero(table.high[at] == uniform)
+    # Past the last step "clip" compares with the last one, which is smaller.
+    tied = np.flatnonzero(table.high.take(below, mode="clip") == uniform)
     if tied.size:
         rest = np.empty(len(tied), dtype=np.uint64)
         entropy.fill(rest)

@@ -1,0 +1,83 @@
+"""How rivals are timed and shown: side by side in one process, as ratios against a limit."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Least seconds of each rival in each round."""
+
+    rounds: tuple[Mapping[str, float], ...]
+
+    def least(self, name: str) -> float:
+        """Return the least seconds of ``name``."""
+        return min(each[name] for each in self.rounds)
+
+    def ratio(self, slower: str, faster: str) -> float:
+        """Return how many times longer ``slower`` takes: the median over the rounds."""
+        return median(each[slower] / each[faster] for each in self.rounds)
+
+
+def interleave(rivals: Mapping[str, Callable[[], object]], *, repeats: int = 5) -> Timing:
+    """Time the rivals in turn: in each round the least CPU time of this thread over ``repeats``."""
+    for run in rivals.values():
+        run()
+    rounds = []
+    for _ in range(ROUNDS):
+        best = dict.fromkeys(rivals, float("inf"))
+        for _ in range(repeats):
+            for name, run in rivals.items():
+                best[name] = min(best[name], _cpu_seconds(run))
+        rounds.append(best)
+    return Timing(tuple(rounds))
+
+
+class Report:
+    """A table of measurements; each row may have a ratio and the limit that it must keep."""
+
+    def __init__(self, title: str, *columns: str) -> None:
+        self._table = Table(title=title, title_justify="left")
+        self._table.add_column(columns[0])
+        for column in (*columns[1:], "ratio", "limit", ""):
+            self._table.add_column(column, justify="right")
+
+    def row(
+        self,
+        *cells: str,
+        ratio: float | None = None,
+        floor: float | None = None,
+        ceiling: float | None = None,
+    ) -> None:
+        """Add a row; ``floor`` and ``ceiling`` are the limits of ``ratio``."""
+        shown, limit, mark = "", "", ""
+        if ratio is not None:
+            shown = f"{ratio:.3g}x"
+            holds = (floor is None or ratio >= floor) and (ceiling is None or ratio <= ceiling)
+            limit = f">= {floor:g}x" if floor else f"<= {ceiling:g}x" if ceiling else ""
+            mark = ("[green]✓[/]" if holds else "[red]✗[/]") if limit else ""
+        self._table.add_row(*cells, shown, limit, mark)
+
+    def print(self) -> None:
+        """Show the table."""
+        Console(width=None if Console().is_terminal else 120).print(self._table)
+
+
+def _cpu_seconds(run: Callable[[], object]) -> float:
+    gc.disable()
+    try:
+        start = time.thread_time()
+        run()
+        return time.thread_time() - start
+    finally:
+        gc.enable()
