@@ -24,23 +24,22 @@ def poisson_rdp(
     from scipy.special import gammaln, logsumexp
 
     q = _checks.rate("rate", rate)
-    highest = max(_checks.integer("order", a, 2) for a in orders)
-    plain = [rdp(a) for a in range(2, highest + 1)]
+    a = np.array([_checks.integer("order", order, 2) for order in orders])
+    plain = np.array([rdp(order) for order in range(2, int(a.max()) + 1)])
     if q == 1:
-        return tuple(plain[a - 2] for a in orders)
-    moments = np.concatenate(([0.0, 0.0], np.arange(1, highest) * np.array(plain)))
+        return tuple(plain[a - 2].tolist())
+    l = np.arange(int(a.max()) + 1)  # noqa: E741  (as in the theorem)
+    moments = np.concatenate(([0.0, 0.0], (l[2:] - 1) * plain))
     moments[3:] += 0.0 if involution else math.log(3)
-    log_factorial = gammaln(np.arange(highest + 1) + 1.0)
-    powers = np.arange(highest + 1) * (math.log(q) - math.log1p(-q))
-
-    def sampled(a: int) -> float:
-        choose = log_factorial[a] - log_factorial[: a + 1] - log_factorial[: a + 1][::-1]
-        terms = choose + powers[: a + 1] + moments[: a + 1]
-        total = a * math.log1p(-q) + float(logsumexp(terms))
-        # The sum is 1 and a little more; what float64 loses of the little is below 1e-14.
-        return min(plain[a - 2], max(0.0, total) * (1 + 1e-12) / (a - 1) + 1e-14)
-
-    return tuple(sampled(a) for a in orders)
+    weights = l * math.log(q) - gammaln(l + 1.0) + moments
+    left = a[:, None] - l
+    others = np.where(
+        left >= 0, left * math.log1p(-q) - gammaln(np.maximum(left, 0) + 1.0), -np.inf
+    )
+    total = gammaln(a + 1.0) + logsumexp(weights + others, axis=1)
+    # The sum is 1 and a little more; what float64 loses of the little is below 1e-14 (a - 1).
+    bound = np.maximum(total, 0.0) * (1 + 1e-12) / (a - 1) + 1e-14
+    return tuple(np.minimum(plain[a - 2], bound).tolist())
 
 
 def gaussian_rdp(z: float, *, rate: float = 1.0, orders: Sequence[float]) -> tuple[float, ...]:

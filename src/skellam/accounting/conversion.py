@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from skellam import _checks
 
+_FAINTEST = 1e-300
 _ROUND_OFF = 1e-9
 """Relative error allowed for in closed forms of log_ndtr, far above what float64 commits."""
 
@@ -30,7 +31,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     delta = -math.exp(upper) * math.expm1(min(ratio, 0.0))
     # The two terms cancel: what is lost is relative to the larger one's logarithm.
     lost = math.exp(upper) * 4e-16 * (1 + abs(upper) + abs(epsilon))
-    return min(1.0, delta * (1 + _ROUND_OFF) + lost)
+    return min(1.0, delta * (1 + _ROUND_OFF) + lost + _FAINTEST)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

@@ -1,0 +1,88 @@
+import math
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skellam.accounting.conversion import (
+    epsilon_with_slack,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_sigma,
+    rdp_delta,
+    rdp_epsilon,
+)
+from skellam.errors import DomainError
+
+mus = st.floats(1e-3, 60)
+deltas = st.floats(1e-30, 0.5)
+
+
+def exact_delta(mu, epsilon):
+    with mpmath.workdps(60):
+        mu, epsilon = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        upper = mpmath.ncdf(mu / 2 - epsilon / mu)
+        return upper - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+
+
+@given(mus, st.floats(0, 200))
+def test_the_gaussian_profile_is_an_upper_bound_and_tight(mu, epsilon):
+    true, claimed = exact_delta(mu, epsilon), gaussian_delta(mu, epsilon)
+    assert claimed >= true
+    if true > 1e-290:
+        assert claimed <= true * (1 + 1e-7)
+
+
+@given(mus, deltas)
+def test_the_gaussian_epsilon_meets_its_delta_and_no_smaller_one_does(mu, delta):
+    epsilon = gaussian_epsilon(mu, delta)
+    assert exact_delta(mu, epsilon) <= delta
+    assert epsilon == 0 or exact_delta(mu, epsilon * (1 - 1e-6)) > delta
+
+
+@given(st.floats(1e-3, 100), st.floats(1e-12, 0.1), st.floats(0.01, 100))
+def test_the_gaussian_sigma_is_private_and_no_smaller_one_is(epsilon, delta, l2):
+    sigma = gaussian_sigma(epsilon, delta, l2)
+    assert exact_delta(l2 / sigma, epsilon) <= delta
+    assert exact_delta(l2 / sigma * (1 + 1e-6), epsilon) > delta
+
+
+@given(st.lists(st.tuples(st.floats(1.01, 500), st.floats(0, 50)), min_size=1), deltas)
+def test_renyi_epsilon_and_delta_are_inverses(curve, delta):
+    orders, values = zip(*curve, strict=True)
+    epsilon = rdp_epsilon(orders, values, delta)
+    assert rdp_delta(orders, values, epsilon) <= delta * (1 + 1e-9)
+
+
+@given(mus, st.floats(1e-12, 0.1), st.floats(1e-30, 1e-3))
+def test_epsilon_with_slack_leaves_a_total_delta_of_at_most_the_target(mu, delta, slack):
+    epsilon = epsilon_with_slack(lambda left: gaussian_epsilon(mu, left), delta, slack)
+    if math.isfinite(epsilon):
+        total = exact_delta(mu, epsilon) + slack * (1 + mpmath.exp(epsilon))
+        assert total <= delta * (1 + 1e-9)
+    assert epsilon >= gaussian_epsilon(mu, delta) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1.0, 0.0, 1.0, 2.0])
+def test_a_delta_outside_the_unit_interval_raises(bad):
+    for answer in (
+        lambda: gaussian_epsilon(1.0, bad),
+        lambda: gaussian_sigma(1.0, bad, 1.0),
+        lambda: rdp_epsilon([2.0], [1.0], bad),
+        lambda: epsilon_with_slack(lambda _: 1.0, bad, 0.0),
+    ):
+        with pytest.raises(DomainError):
+            answer()
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1.0, 0.0, math.inf])
+def test_a_parameter_that_is_no_positive_number_raises(bad):
+    for answer in (
+        lambda: gaussian_delta(bad, 1.0),
+        lambda: gaussian_epsilon(bad, 1e-5),
+        lambda: gaussian_sigma(bad, 1e-5, 1.0),
+        lambda: gaussian_sigma(1.0, 1e-5, bad),
+    ):
+        with pytest.raises(DomainError):
+            answer()

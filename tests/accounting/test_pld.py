@@ -1,0 +1,157 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles.exact_profile import product, profile, shifted, skellam_masses
+from skellam.accounting import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Sampled,
+    SampledWithoutReplacement,
+    Skellam,
+    curves,
+    replace_one,
+)
+from skellam.accounting.conversion import gaussian_delta, gaussian_epsilon
+from skellam.accounting.losses import pld, pld_interval
+from skellam.accounting.pairs import scalar_pair
+from skellam.accounting.pld import gaussian_interval, gaussian_pld, pair_pld, symmetrised
+from skellam.errors import DomainError
+
+EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
+
+
+def sampled_gaussian_delta(z, rate, epsilon):
+    """The profile of one Poisson sampled Gaussian (Balle, Barthe, Gaboardi 2018, theorem 8)."""
+    return rate * gaussian_delta(1 / z, math.log1p(math.expm1(epsilon) / rate))
+
+
+@pytest.mark.parametrize("z", [0.3, 1, 20, 1e3, 1e5])
+@pytest.mark.parametrize("rate", [1.0, 0.3, 1e-2, 1e-4, 1e-7])
+def test_one_sampled_gaussian_lies_above_its_exact_profile(z, rate):
+    one = gaussian_pld(z, rate=rate, interval=gaussian_interval(z, rate, 1))
+    for epsilon in (0.0, *(gaussian_epsilon(1 / z, delta) * rate for delta in (1e-2, 1e-5, 1e-8))):
+        exact = sampled_gaussian_delta(z, rate, epsilon)
+        assert exact * (1 - 1e-8) <= one.delta(epsilon) + 1e-15
+
+
+@pytest.mark.parametrize(("z", "rounds"), [(1, 1), (10, 100), (40, 1500), (1000, 1500), (0.3, 20)])
+def test_composed_gaussians_lie_above_the_exact_profile_and_near_it(z, rounds):
+    composed = gaussian_pld(z, interval=gaussian_interval(z, 1.0, rounds)) * rounds
+    for delta in (1e-3, 1e-6, 1e-10, 1e-12, 1e-13):
+        exact = gaussian_epsilon(math.sqrt(rounds) / z, delta)
+        assert composed.epsilon(delta) >= exact * (1 - 1e-9)
+        if delta >= 1e-10:
+            assert composed.epsilon(delta) <= exact * 1.002
+
+
+SCALARS = [
+    Skellam(0.7, 1),
+    Skellam(3.0, 2),
+    Skellam(400.0, 7),
+    DiscreteGaussian(1.3, 1),
+    DiscreteGaussian(25.0, 4),
+    DiscreteLaplace(2.5, 2),
+    Binomial(20, 1),
+    Binomial(41, 2),
+]
+
+
+@pytest.mark.parametrize("noise", SCALARS, ids=str)
+def test_a_scalar_pair_sums_to_one(noise):
+    shifted_law, plain, outside = scalar_pair(noise)
+    assert math.fsum(shifted_law) == pytest.approx(1, abs=1e-11)
+    assert math.fsum(plain) == pytest.approx(1, abs=1e-11)
+    assert outside <= 1e-19
+
+
+@pytest.mark.parametrize("noise", SCALARS, ids=str)
+@pytest.mark.parametrize("rate", [1.0, 0.2])
+def test_one_scalar_release_lies_above_its_exact_profile_and_near_it(noise, rate):
+    pair = scalar_pair(noise).sampled(rate)
+    one = pair_pld(pair.shifted, pair.plain, interval=1e-3, outside=pair.outside)
+    for epsilon in EPSILONS:
+        exact = profile(pair.shifted, pair.plain, epsilon)
+        assert exact * (1 - 1e-12) <= one.delta(epsilon) <= exact * 1.01 + 1e-5
+
+
+@pytest.mark.parametrize("variance", [0.5, 2.0, 6.0])
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_composed_scalar_skellam_lies_above_brute_force(variance, rounds):
+    law = skellam_masses(variance, 30)
+    p, q = (product([x] * rounds) for x in (shifted(law, 1), law))
+    noise = Skellam(variance, 1)
+    composed = pld(noise, interval=pld_interval(noise, rounds)) * rounds
+    for epsilon in EPSILONS:
+        exact = profile(p, q, epsilon)
+        assert exact * (1 - 1e-9) - 1e-12 <= composed.delta(epsilon) <= exact * 1.01 + 1e-6
+
+
+@given(st.floats(0.4, 3), st.floats(0.01, 0.9))
+def test_symmetry_keeps_the_profile_above_zero_and_the_total_mass(z, rate):
+    one = gaussian_pld(z, rate=rate, interval=1e-2)
+    both = symmetrised(one)
+    assert float(np.sum(both.distribution._pmf_remove._probs)) == pytest.approx(1, abs=1e-9)
+    for epsilon in EPSILONS:
+        assert both.delta(epsilon) == pytest.approx(one.delta(epsilon), rel=1e-6, abs=1e-12)
+
+
+def fixed_size_laws(law, values, cohort):
+    """The law of a uniform cohort's noisy sum: the mean over all cohorts of that size."""
+    cohorts = list(itertools.combinations(values, cohort))
+    return sum(shifted(law, sum(chosen)) for chosen in cohorts) / len(cohorts)
+
+
+def assert_above(release, rounds, p, q):
+    for curve in curves([(release, rounds)]):
+        for epsilon in EPSILONS:
+            assert profile(p, q, epsilon) <= curve.delta(epsilon) + 1e-10
+
+
+@pytest.mark.parametrize(
+    ("others", "cohort", "rounds", "variance"),
+    [
+        ((0, 0), 1, 1, 0.5),
+        ((0, 0), 1, 3, 3.0),
+        ((1, -1), 2, 2, 0.5),
+        ((1, 1, -1), 2, 1, 3.0),
+        ((1, 1, -1), 2, 3, 0.5),
+    ],
+)
+def test_fixed_size_cohorts_lie_above_brute_force_under_replace_one(
+    others, cohort, rounds, variance
+):
+    """One user's value goes from -1 to 1 (the clip norm is 1); every cohort is enumerated."""
+    law = skellam_masses(variance, 20)
+    p, q = (product([fixed_size_laws(law, (own, *others), cohort)] * rounds) for own in (1, -1))
+    release = SampledWithoutReplacement(Skellam(variance, 1), cohort, len(others) + 1)
+    assert_above(release, rounds, p, q)
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("rate", [0.1, 0.6])
+def test_poisson_cohorts_lie_above_brute_force_under_replace_one(rate, rounds):
+    law = skellam_masses(2.0, 20)
+    p, q = (product([rate * shifted(law, own) + (1 - rate) * law] * rounds) for own in (1, -1))
+    assert_above(Sampled(replace_one(Skellam(2.0, 1)), rate), rounds, p, q)
+
+
+@pytest.mark.parametrize("bad", [math.nan, 0.0, -1.0, math.inf])
+def test_what_dp_accounting_would_answer_with_zero_raises(bad):
+    with pytest.raises(DomainError):
+        gaussian_pld(bad, interval=1e-3)
+    with pytest.raises(DomainError):
+        gaussian_pld(1.0, rate=bad, interval=1e-3)
+    with pytest.raises(DomainError):
+        gaussian_pld(1.0, interval=bad)
+
+
+def test_a_gaussian_has_no_scalar_pair():
+    assert scalar_pair(Gaussian(1.0, 1.0)) is None
+    assert scalar_pair(Skellam(1.0, 1.0, dimension=2)) is None
