@@ -1,5 +1,8 @@
 import itertools
+import hashlib
+import json
 from bisect import bisect_right
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from skellam.entropy import SeededEntropy
 from skellam.noise import DiscreteGaussian, DiscreteLaplace, Skellam
 from skellam.noise._inversion import draw_into
 
+GOLDEN = json.loads((Path(__file__).parents[1] / "vectors/skellam_draws.json").read_text())
 VARIANCES = [0.1, 0.25, 0.3, 1, 1.1, 3, 3.3, 99.9, 100, 9999.9, 1e4, 1e6, 1e6 + 0.1]
 LAWS = [
     *(Skellam(v) for v in VARIANCES),
@@ -70,3 +74,12 @@ def test_both_back_ends_draw_the_same_noise_from_the_same_entropy(law, size, mon
         monkeypatch.setenv("SKELLAM_KERNELS", name)
         drawn.append(law.draw(size, entropy=SeededEntropy(bytes(32), "noise")).values)
     np.testing.assert_array_equal(*drawn, strict=True)
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("row", GOLDEN["draws"], ids=lambda row: f"variance {row['variance']:g}")
+def test_the_draws_of_a_seed_do_not_change_from_version_to_version(row):
+    drawn = Skellam(row["variance"]).draw(row["size"], entropy=SeededEntropy(bytes(32), "golden"))
+    assert drawn.values[:8].tolist() == row["first"]
+    octets = drawn.values.astype("<i4").tobytes()
+    assert hashlib.sha256(octets).hexdigest() == row["sha256"]

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from skellam.noise._weights import Weights
 
 _FULL = 1 << 128
-_WIDE = 2000
-"""Laws that reach further than this (variance 2e4 and more) are worth a 20-bit prefix."""
+_WIDE = 3000
+"""Laws that reach further than this (variance 5e4 and more) are worth a 20-bit prefix."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ def build(weights: Weights) -> Table:
         cells=_cells(high, prefix_bits, bound),
         high=high,
         low=low,
-        mass=np.array([w / total for w in weights.values[: bound + 1]]),
+        mass=np.fromiter((w / total for w in weights.values), np.float64, bound + 1),
         total_variation=math.nextafter(float(distance), 1),
     )
 
@@ -74,9 +74,8 @@ def _left_steps(rising: list[int], total: int) -> list[int]:
 
 
 def _halves(steps: list[int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    octets = b"".join(step.to_bytes(16, "little") for step in steps)
-    left = np.frombuffer(octets, dtype="<u8").astype(np.uint64).reshape(-1, 2)
-    low, high = left[:, 0], left[:, 1]
+    high = np.fromiter((step >> 64 for step in steps), np.uint64, len(steps))
+    low = np.fromiter((step & 0xFFFF_FFFF_FFFF_FFFF for step in steps), np.uint64, len(steps))
     # 2**128 - C in two's complement: the carry reaches the high half only when the low one is 0.
     mirrored_low = (~low + np.uint64(1))[::-1]
     mirrored_high = (~high + (low == 0).astype(np.uint64))[::-1]
