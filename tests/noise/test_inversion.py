@@ -1,5 +1,5 @@
-import itertools
 import hashlib
+import itertools
 import json
 from bisect import bisect_right
 from pathlib import Path
