@@ -1,0 +1,537 @@
+"""Lies, one a test: by the server, by the network, by dealers and holders of shares.
+
+None makes a wrong sum pass, none makes a client open both secrets of a peer, and where somebody
+can be blamed, it is by name.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+from oracles.rounds import SEED, cohort
+from oracles.transcript import step, transcript
+from skellam.entropy import SeededEntropy, SystemEntropy
+from skellam.errors import ProtocolError, TamperError, ThresholdError
+from skellam.secagg import History, Identity, Party, Roster, Round, client
+from skellam.secagg.bundle import MASK_KEY, NOISE, SELF_MASK, deal
+from skellam.secagg.bus import Script, Stage
+from skellam.secagg.channel import seal
+from skellam.secagg.commitments import commit_secret
+from skellam.secagg.messages import (
+    Advertisement,
+    Agreed,
+    Agreement,
+    Dealing,
+    Delivery,
+    Envelope,
+    Masked,
+    Opening,
+    Receipt,
+    Roll,
+    Survivors,
+    extend,
+    signed,
+)
+from skellam.secagg.participants import Participants
+
+HONEST = transcript(cohort(6, 4, dropouts=2, colluders=1, removable=True))
+NUMBERS = HONEST.members.numbers
+A, B, C, D, E, F = NUMBERS
+ROUND = HONEST.members.round
+
+
+def identity(number: int) -> Identity:
+    return HONEST.party(number).identity
+
+
+def roll_without(number: int) -> bytes:
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).entries
+    return Roll(tuple(e for e in entries if Advertisement.decode(e).sender != number)).encode()
+
+
+def survivors_without(*numbers: int) -> bytes:
+    entries = Survivors.decode(HONEST.letters[Stage.AGREE, A]).entries
+    kept = tuple(e for e in entries if Receipt.decode(e).sender not in numbers)
+    return Survivors(kept).encode()
+
+
+# Who takes part
+
+
+def with_entry(entry: bytes) -> bytes:
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).entries
+    everybody = (*entries, entry)
+    return Roll(tuple(sorted(everybody, key=lambda e: Advertisement.decode(e).sender))).encode()
+
+
+def advertisement(who: Identity, this: Round, context: str = "sybil") -> bytes:
+    roster = Roster({who.number: who.public})
+    entropy = SeededEntropy(SEED, context)
+    advertise = client.Advertise(Party(this, roster, who))
+    return advertise.step(history=History(), entropy=entropy)[1]
+
+
+def test_a_cohort_overstated_by_strangers_is_refused():
+    stranger = Identity.generate(1000, entropy=SystemEntropy())
+    with pytest.raises(TamperError, match="not on the roster") as caught:
+        HONEST.step(Stage.SHARE, A, with_entry(advertisement(stranger, ROUND)))
+    assert caught.value.culprit == 1000
+
+
+def test_a_cohort_overstated_with_a_forged_key_is_refused():
+    absent = transcript(cohort(7, 4, dropouts=2, colluders=1, least=6, removable=True))
+    last = absent.members.numbers[-1]
+    forger = Identity.generate(last, entropy=SystemEntropy())
+    with pytest.raises(TamperError, match="signature"):
+        absent.step(Stage.SHARE, A, with_entry(advertisement(forger, absent.members.round)))
+
+
+def test_a_cohort_overstated_with_advertisements_of_another_round_is_refused():
+    absent = transcript(cohort(7, 4, dropouts=2, colluders=1, least=6, removable=True))
+    known = absent.members.identities[-1]
+    earlier = replace(absent.members.round, round_id=b"earlier".ljust(32))
+    with pytest.raises(TamperError, match="signature"):
+        absent.step(Stage.SHARE, A, with_entry(advertisement(known, earlier)))
+
+
+def test_a_participant_counted_twice_is_refused():
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).entries
+    with pytest.raises(TamperError, match="twice"):
+        HONEST.step(Stage.SHARE, A, Roll((*entries, entries[-1])).encode())
+
+
+def test_a_roll_that_replaces_a_key_is_refused():
+    entries = list(Roll.decode(HONEST.letters[Stage.SHARE, A]).entries)
+    ad = Advertisement.decode(entries[1])
+    for forged in (replace(ad, mask_key=b"k" * 32), replace(ad, channel_key=b"k" * 32)):
+        entries[1] = forged.encode()
+        with pytest.raises(TamperError, match="signature"):
+            HONEST.step(Stage.SHARE, A, Roll(tuple(entries)).encode())
+
+
+def test_a_roll_that_leaves_the_client_out_or_changes_its_own_entry_is_refused():
+    small = transcript(cohort(6, 4, dropouts=2, least=5))
+    others = Roll(Roll.decode(small.letters[Stage.SHARE, A]).entries[1:]).encode()
+    with pytest.raises(TamperError, match="does not take part"):
+        small.step(Stage.SHARE, A, others)
+    other = advertisement(identity(A), ROUND, context="another advertisement")
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).entries
+    with pytest.raises(TamperError, match="another advertisement"):
+        HONEST.step(Stage.SHARE, A, Roll((other, *entries[1:])).encode())
+
+
+def test_a_roll_below_the_least_cohort_is_refused():
+    with pytest.raises(ThresholdError, match="at least 6"):
+        HONEST.step(Stage.SHARE, A, roll_without(F))
+
+
+def test_clients_who_were_shown_different_rolls_open_none_of_each_others_envelopes():
+    honest = transcript(cohort(7, 4, dropouts=2, colluders=1, least=6))
+    entries = Roll.decode(honest.letters[Stage.SHARE, A]).entries
+    shorter = Roll(entries[:-1]).encode()
+    mask, _ = honest.step(Stage.SHARE, A, shorter)
+    _, theirs = honest.step(Stage.SHARE, B)
+    delivery = Delivery.decode(honest.letters[Stage.MASK, A])
+    with pytest.raises(TamperError):
+        mask.step(
+            replace(delivery, dealers=delivery.dealers[:-1]).encode(), honest.members.vectors[A]
+        )
+    assert theirs == honest.sent[Stage.SHARE][B]
+
+
+def test_clients_who_were_shown_different_models_cannot_aggregate():
+    members = HONEST.members
+    misled = replace(ROUND, model=b"another model".ljust(32))
+    party = Party(misled, HONEST.roster, identity(A))
+    _, data, _ = client.Advertise(party).step(
+        history=History(), entropy=SeededEntropy(SEED, "misled")
+    )
+    with pytest.raises(ThresholdError):
+        HONEST.serve(Stage.ADVERTISE, {A: data})
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, B]).entries
+    with pytest.raises(TamperError, match="signature"):
+        HONEST.step(Stage.SHARE, B, Roll((data, *entries[1:])).encode())
+    assert members.round.digest != misled.digest
+
+
+# Shares
+
+
+def changed_delivery(number: int, change) -> bytes:
+    delivery = Delivery.decode(HONEST.letters[Stage.MASK, number])
+    return replace(delivery, envelopes=tuple(change(list(delivery.envelopes)))).encode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda envelopes: [envelopes[1], envelopes[0], *envelopes[2:]],
+        lambda envelopes: [envelopes[1], *envelopes[1:]],
+        lambda envelopes: envelopes[1:],
+        lambda envelopes: [*envelopes, envelopes[-1]],
+        lambda envelopes: [
+            Delivery.decode(HONEST.letters[Stage.MASK, B]).envelopes[0],
+            *envelopes[1:],
+        ],
+        lambda envelopes: [
+            replace(
+                Envelope.decode(envelopes[0]), ciphertext=Envelope.decode(envelopes[1]).ciphertext
+            ).encode(),
+            *envelopes[1:],
+        ],
+    ],
+    ids=["swapped", "repeated", "missing", "surplus", "another holder's", "another ciphertext"],
+)
+def test_swapped_replayed_and_missing_envelopes_are_refused(change):
+    with pytest.raises(TamperError):
+        HONEST.step(Stage.MASK, A, changed_delivery(A, change))
+
+
+def test_an_envelope_of_an_earlier_round_is_refused():
+    members = cohort(6, 4, dropouts=2, colluders=1, removable=True)
+    earlier = replace(members, round=replace(members.round, round_id=b"earlier".ljust(32)))
+    stale = Delivery.decode(transcript(earlier).letters[Stage.MASK, A]).envelopes[0]
+    with pytest.raises(TamperError, match="signature"):
+        HONEST.step(Stage.MASK, A, changed_delivery(A, lambda envelopes: [stale, *envelopes[1:]]))
+
+
+def dealt_badly(number: int, change) -> bytes:
+    """Return A's delivery in which ``number`` sealed a bundle that it did not commit to."""
+    mask = HONEST.client(Stage.MASK, number)
+    to = next(near for near in mask.near if near.number == A)
+    honest = HONEST.client(Stage.AGREE, A)
+    bundle = change(next(held.bundle for held in honest.held if held.dealer == number))
+    sealed = seal(to.channel, number, A, bundle, entropy=SystemEntropy())
+
+    def forge(envelopes):
+        for at, data in enumerate(envelopes):
+            envelope = Envelope.decode(data)
+            if envelope.sender == number:
+                forged = replace(envelope, ciphertext=sealed)
+                envelopes[at] = signed(forged, identity(number), mask.context)
+        return envelopes
+
+    return changed_delivery(A, forge)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda bundle: bundle[:40] + bytes([bundle[40] ^ 1]) + bundle[41:],
+        lambda bundle: bytes([bundle[0] ^ 1]) + bundle[1:],
+        lambda bundle: bundle[:-34],
+        lambda bundle: b"",
+    ],
+    ids=["share", "blind", "short", "empty"],
+)
+def test_a_dealer_who_seals_other_shares_than_it_committed_to_is_named(change):
+    with pytest.raises(TamperError, match="did not commit") as caught:
+        HONEST.step(Stage.MASK, A, dealt_badly(C, change))
+    assert caught.value.culprit == C
+
+
+@pytest.mark.parametrize("place", [SELF_MASK, NOISE])
+def test_a_dealer_whose_shares_do_not_give_its_secret_is_named(place):
+    """C commits to one secret and shares another, consistently: only the opening can tell."""
+    members = HONEST.members
+    mask = HONEST.client(Stage.MASK, C)
+    dealing = Dealing.decode(HONEST.sent[Stage.SHARE][C])
+    secrets = list(dealing.secrets)
+    secrets[place - 1] = commit_secret(mask.context, C, place, b"another secret".ljust(32))
+    lie = signed(replace(dealing, secrets=tuple(secrets)), identity(C), mask.context)
+
+    def uplink(stage, number, data):
+        return lie if (stage, number) == (Stage.SHARE, C) else data
+
+    with pytest.raises(TamperError, match="committed") as caught:
+        replay(members, uplink)
+    assert caught.value.culprit == C
+
+
+def test_a_dealer_who_shares_another_mask_key_than_it_advertised_is_named():
+    members = HONEST.members
+
+    def lying_deal(secrets, peers, place, *, entropy):
+        wrong = (b"another key".ljust(32), *secrets[1:]) if int(peers.ids[place]) == C else secrets
+        return deal(wrong, peers, place, entropy=entropy)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skellam.secagg.client.deal", lying_deal)
+        with pytest.raises(TamperError, match="advertised") as caught:
+            members.run(Script(silent={Stage.MASK: [C]}))
+    assert caught.value.culprit == C
+
+
+def replay(members, uplink):
+    """Run the round with the honest transcript's entropy, with messages changed on the way."""
+    phases = {number: HONEST.client(Stage.ADVERTISE, number) for number in members.numbers}
+    desk = HONEST.server(Stage.ADVERTISE)
+    outgoing = b""
+    for stage in Stage:
+        sent = []
+        for number in members.numbers:
+            letter = outgoing[number] if isinstance(outgoing, dict) else outgoing
+            phases[number], data = step(members, phases[number], stage, number, letter)
+            sent.append(uplink(stage, number, data))
+        result = desk.step(sent)
+        if stage is Stage.UNMASK:
+            return result
+        desk, outgoing = result
+    raise AssertionError
+
+
+def opening_of(number: int, change) -> bytes:
+    opening = Opening.decode(HONEST.sent[Stage.UNMASK][number])
+    context = HONEST.client(Stage.UNMASK, number).context
+    return signed(
+        replace(opening, shares=tuple(change(list(opening.shares)))), identity(number), context
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda shares: [replace(shares[0], share=shares[1].share), *shares[1:]],
+        lambda shares: [replace(shares[0], blind=bytes(32)), *shares[1:]],
+        lambda shares: [replace(shares[0], secret=MASK_KEY), *shares[1:]],
+        lambda shares: [replace(shares[0], dealer=9999), *shares[1:]],
+        lambda shares: shares[1:],
+        lambda shares: [shares[1], shares[0], *shares[2:]],
+        lambda shares: [*shares, shares[-1]],
+    ],
+    ids=["wrong share", "wrong blind", "other secret", "stranger", "missing", "swapped", "twice"],
+)
+def test_a_holder_who_opens_wrong_shares_is_named_and_the_sum_still_comes_out(change):
+    outcome = HONEST.serve(Stage.UNMASK, {B: opening_of(B, change)})
+    assert outcome.total.values.tolist() == HONEST.members.plain_sum(NUMBERS)
+    assert [fault.culprit for fault in outcome.faults] == [B]
+
+
+def test_too_many_wrong_openings_raise():
+    wrong = {n: opening_of(n, lambda shares: shares[1:]) for n in (A, B, C)}
+    with pytest.raises(ThresholdError):
+        HONEST.serve(Stage.UNMASK, wrong)
+
+
+# Vectors
+
+
+def test_a_message_sent_twice_counts_once_and_names_its_sender():
+    for stage in Stage:
+        honest = list(HONEST.sent[stage].values())
+        result = HONEST.server(stage).step([*honest, honest[0]])
+        faults = result.faults if stage is Stage.UNMASK else result[0].faults
+        assert [fault.culprit for fault in faults] == [A]
+
+
+def test_a_second_vector_of_the_same_sender_is_not_added():
+    other = replace(HONEST.members.vectors[A], values=HONEST.members.vectors[B].values)
+    _, second = HONEST.step(Stage.MASK, A, vector=other)
+    confirm, survivors = HONEST.server(Stage.MASK).step([*HONEST.sent[Stage.MASK].values(), second])
+    assert survivors == HONEST.letters[Stage.AGREE, A]
+    assert confirm.gathered.total == HONEST.server(Stage.AGREE).gathered.total
+
+
+@pytest.mark.parametrize("vector", [b"", bytes(6), bytes(10)])
+def test_a_vector_of_the_wrong_length_is_not_added(vector):
+    context = HONEST.client(Stage.AGREE, A).context
+    receipt = Receipt(A, sha256(vector).digest(), replayable=False)
+    lie = Masked(signed(receipt, identity(A), context), vector).encode()
+    confirm, _ = HONEST.serve(Stage.MASK, {A: lie})
+    assert [fault.culprit for fault in confirm.faults] == [A]
+    assert confirm.gathered.survivors.tolist() == NUMBERS[1:]
+
+
+def test_residues_beyond_the_modulus_are_not_added():
+    honest = transcript(cohort(4, 3, bits=12, dropouts=1))
+    context = honest.client(Stage.AGREE, A).context
+    vector = np.array([4096, 0, 0], dtype="<u2").tobytes()
+    receipt = Receipt(A, sha256(vector).digest(), replayable=False)
+    lie = Masked(signed(receipt, honest.party(A).identity, context), vector).encode()
+    confirm, _ = honest.serve(Stage.MASK, {A: lie})
+    assert [fault.culprit for fault in confirm.faults] == [A]
+
+
+def test_a_vector_exchanged_on_the_way_is_not_added():
+    masked = Masked.decode(HONEST.sent[Stage.MASK][A])
+    other = Masked.decode(HONEST.sent[Stage.MASK][B])
+    confirm, _ = HONEST.serve(Stage.MASK, {A: replace(masked, vector=other.vector).encode()})
+    assert confirm.gathered.survivors.tolist() == NUMBERS[1:]
+    assert len(confirm.faults) == 1
+
+
+# Survivors
+
+
+def test_a_survivor_that_gave_no_vector_cannot_be_claimed():
+    """The server would remove noise that the absent client never added."""
+    silent = transcript(
+        cohort(6, 4, dropouts=2, colluders=1, removable=True), silent={Stage.MASK: [F]}
+    )
+    entries = Survivors.decode(silent.letters[Stage.AGREE, A]).entries
+    forged = Receipt(F, bytes(32), replayable=False)
+    context = silent.client(Stage.AGREE, A).context
+    claims = [forged.encode(), signed(forged, replace(identity(A), number=F), context)]
+    lies = [Survivors((*entries, claim)).encode() for claim in claims]
+    for lie in lies:
+        with pytest.raises(TamperError, match="signature"):
+            silent.step(Stage.AGREE, A, lie)
+
+
+def test_a_survivor_set_below_the_threshold_is_refused():
+    HONEST.step(Stage.AGREE, A, survivors_without(E, F))
+    with pytest.raises(ThresholdError):
+        HONEST.step(Stage.AGREE, A, survivors_without(D, E, F))
+
+
+def test_a_survivor_set_without_the_client_itself_is_refused():
+    with pytest.raises(TamperError, match="survivors are not"):
+        HONEST.step(Stage.AGREE, A, survivors_without(A))
+
+
+def test_a_survivor_who_did_not_deal_is_refused():
+    members = cohort(6, 4, dropouts=2, colluders=1)
+    honest = transcript(members, silent={Stage.SHARE: [F]})
+    context = honest.client(Stage.AGREE, A).context
+    receipt = signed(Receipt(F, bytes(32), replayable=False), honest.party(F).identity, context)
+    entries = Survivors.decode(honest.letters[Stage.AGREE, A]).entries
+    with pytest.raises(TamperError, match="survivors are not"):
+        honest.step(Stage.AGREE, A, Survivors((*entries, receipt)).encode())
+
+
+def agreed(context: bytes, numbers) -> bytes:
+    return Agreed(tuple(signed(Agreement(n), identity(n), context) for n in numbers)).encode()
+
+
+@pytest.mark.parametrize("shown", range(5))
+def test_a_peer_named_alive_to_some_and_dead_to_others_keeps_one_of_its_secrets(shown):
+    """The server splits the honest and its colluder E signs both sets: one camp opens at most."""
+    alive, dead = survivors_without(), survivors_without(F)
+    camps = {n: (alive if at < shown else dead) for at, n in enumerate((A, B, C, D))} | {F: alive}
+    camps_that_open = set()
+    for number, lie in camps.items():
+        unmask, _ = HONEST.step(Stage.AGREE, number, lie)
+        voters = sorted([E, *(n for n in camps if camps[n] == lie)])
+        with suppress(ThresholdError):
+            unmask.step(agreed(unmask.context, voters))
+            camps_that_open.add(lie)
+    assert len(camps_that_open) <= 1
+
+
+def test_agreement_to_another_set_of_survivors_is_not_agreement():
+    unmask, _ = HONEST.step(Stage.AGREE, A)
+    other = extend(HONEST.client(Stage.AGREE, A).context, b"survivors", b"others")
+    with pytest.raises(TamperError, match="signature"):
+        unmask.step(agreed(other, NUMBERS))
+
+
+def test_agreements_are_counted_once_and_below_the_threshold_nothing_is_opened():
+    context = HONEST.client(Stage.UNMASK, A).context
+    entry = signed(Agreement(B), identity(B), context)
+    with pytest.raises(TamperError, match="twice"):
+        HONEST.step(Stage.UNMASK, A, Agreed((entry,) * 4).encode())
+    with pytest.raises(ThresholdError, match="agree on the survivors"):
+        HONEST.step(Stage.UNMASK, A, agreed(context, NUMBERS[:3]))
+    HONEST.step(Stage.UNMASK, A, agreed(context, NUMBERS[:4]))
+
+
+def test_agreement_by_the_dead_does_not_count():
+    unmask, _ = HONEST.step(Stage.AGREE, A, survivors_without(E, F))
+    with pytest.raises(TamperError, match="did not survive"):
+        unmask.step(agreed(unmask.context, NUMBERS))
+
+
+def test_dealers_too_few_out_of_order_or_unknown_are_refused():
+    delivery = Delivery.decode(HONEST.letters[Stage.MASK, A])
+    lies = [[0, 1, 2], [0, 1, 2, 3, 5, 4], [0, 1, 2, 3, 4, 4], [0, 1, 2, 3, 4, 6], [1, 2, 3, 4, 5]]
+    for dealers in lies:
+        lie = replace(delivery, dealers=np.array(dealers, dtype="<u2"))
+        with pytest.raises((TamperError, ThresholdError)):
+            HONEST.step(Stage.MASK, A, lie.encode())
+
+
+def test_clients_who_were_shown_different_dealers_do_not_count_as_survivors_together():
+    delivery = Delivery.decode(HONEST.letters[Stage.MASK, A])
+    fewer = Delivery(delivery.dealers[:-1], delivery.envelopes[:-1]).encode()
+    _, data = HONEST.step(Stage.MASK, A, fewer)
+    confirm, _ = HONEST.serve(Stage.MASK, {A: data})
+    assert confirm.gathered.survivors.tolist() == NUMBERS[1:]
+    entries = Survivors.decode(HONEST.letters[Stage.AGREE, B]).entries
+    mixed = Survivors((Masked.decode(data).receipt, *entries[1:])).encode()
+    with pytest.raises(TamperError, match="signature"):
+        HONEST.step(Stage.AGREE, B, mixed)
+
+
+def test_an_arc_of_the_ring_declared_dead_is_refused_by_every_client():
+    members = cohort(150, 2, dropouts=20, colluders=1)
+    honest = transcript(members)
+    shape = members.round.topology(150)
+    assert not shape.complete
+    agree = honest.client(Stage.AGREE, A)
+    ring = Participants(agree.ids, agree.roll, members.round).graph
+    start = int(ring.places[members.numbers.index(A)]) + 1
+    run = {int(agree.ids[ring.order[(start + i) % 150]]) for i in range(shape.degree // 2)}
+    assert len(run) <= members.round.dropouts
+    entries = Survivors.decode(honest.letters[Stage.AGREE, A]).entries
+    kept = tuple(e for e in entries if Receipt.decode(e).sender not in run)
+    with pytest.raises(ThresholdError, match="one place of the ring"):
+        honest.step(Stage.AGREE, A, Survivors(kept).encode())
+
+
+# What is opened
+
+
+def opened(outcome_of):
+    """Return, for each dealer, the places of all secrets of which any share was opened."""
+    places = {}
+    for data in outcome_of.sent[Stage.UNMASK].values():
+        for share in Opening.decode(data).shares:
+            places.setdefault(share.dealer, set()).add(share.secret)
+    return places
+
+
+@pytest.mark.parametrize("dropped", [[], [B], [B, E]])
+def test_only_what_the_signed_survivors_allow_is_opened(dropped):
+    members = cohort(6, 4, dropouts=2, colluders=1, removable=True)
+    done = transcript(members, silent={Stage.MASK: dropped})
+    removed = members.round.removed(6, 6 - len(dropped))
+    for dealer, places in opened(done).items():
+        if dealer in dropped:
+            assert places == {MASK_KEY}
+        else:
+            assert places == {SELF_MASK, *(NOISE + j for j in removed)}
+    for j, seeds in done.outcome.noise_seeds.items():
+        assert j in removed
+        for number, seed in seeds.items():
+            assert seed == done.client(Stage.MASK, number).noise_seeds[j]
+    assert set(done.outcome.noise_seeds) == set(removed)
+
+
+def test_masked_vectors_of_a_round_share_nothing_with_those_of_its_replay():
+    """Keys are fresh: the same vector is masked anew, so two rounds' difference says nothing."""
+    members = HONEST.members
+    first = members.run(context="first")
+    second = members.run(context="second")
+    assert first.total.values.tolist() == second.total.values.tolist()
+    seen = {}
+
+    def keep(context):
+        def uplink(stage, number, data):
+            if stage is Stage.MASK:
+                seen[context, number] = Masked.decode(data).vector
+            return data
+
+        return uplink
+
+    members.run(Script(uplink=keep("first")), context="first")
+    members.run(Script(uplink=keep("second")), context="second")
+    assert len(set(seen.values())) == 12
+
+
+def test_errors_carry_no_data():
+    with pytest.raises(ProtocolError) as caught:
+        HONEST.step(Stage.MASK, A, b"\x01\x05" + bytes(8) + b"secret")
+    assert "secret" not in str(caught.value)
