@@ -98,11 +98,13 @@ def _transform(y: NDArray[np.float32]) -> None:
 
 
 def _mix(blocks: NDArray[np.float32]) -> None:
-    matrix = _hartley(len(blocks))
-    width = max(1, CHUNK // len(blocks))
-    for start in range(0, blocks.shape[1], width):
-        part = blocks[:, start : start + width]
-        part[...] = matrix @ part
+    count, length = blocks.shape
+    # Products of fewer than 2**18 multiplications, for which OpenBLAS starts no threads.
+    width = min(length, 1 << ((1 << 18) // count**2).bit_length() - 1)
+    tiles = blocks.reshape(count, -1, width).swapaxes(0, 1)
+    step = max(1, CHUNK // (count * width))
+    for start in range(0, len(tiles), step):
+        tiles[start : start + step] = _hartley(count) @ tiles[start : start + step]
 
 
 @cache

@@ -79,9 +79,10 @@ def wrapped(
         part = out[start : start + CHUNK]
         # The cast reduces modulo 2**8, 2**16 or 2**32, which 2**bits divides.
         np.copyto(part, whole, casting="unsafe")
-        part &= mask
         for noise in draws:
             add_wrap(part, noise, bits)
+        if not draws:
+            part &= mask
     return out
 
 
