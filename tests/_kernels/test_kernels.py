@@ -120,9 +120,10 @@ def test_the_sum_of_squares_is_exact_where_64_bits_would_overflow(backend):
     assert backend.round_stochastic(y, coins, out) == 70_001 * (2**31 - 1) ** 2
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2.0**31, -(2.0**31)])
-def test_rounding_refuses_what_has_no_integer(value):
-    y = np.array([0, value, 0])
+def test_rounding_refuses_what_has_no_integer(value, dtype):
+    y = np.array([0, value, 0], dtype=dtype)
     with pytest.raises(DomainError, match="clip or scale"):
         _kernels.round_stochastic(y, np.zeros(3, np.uint32), np.empty(3, np.int32))
 

@@ -39,6 +39,8 @@ def test_the_pmf_sums_to_one_is_symmetric_and_gives_the_variance(sampler):
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=str)
 def test_nothing_lies_beyond_the_bound(sampler):
     assert sampler.pmf([sampler.bound + 1, -sampler.bound - 1]).tolist() == [0, 0]
+    assert sampler.pmf(np.array([-(2**63), 2**63 - 1])).tolist() == [0, 0]
+    assert sampler.pmf(np.array([2**64 - 1], dtype=np.uint64)).tolist() == [0]
     assert np.isneginf(sampler.log_pmf(sampler.bound + 1))
 
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import mpmath
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from oracles import integer_laws
 from oracles.scripted_bits import FULL, steps
@@ -33,6 +35,14 @@ def total_variation(law, ideal):
 
 @pytest.mark.parametrize("variance", [1e-6, 1e-3, 0.1, 0.25, 1, 3, 99.9, 100, 1e4, 1e6])
 def test_the_stated_distance_holds_for_skellam(variance):
+    law = Skellam(variance)
+    true = total_variation(law, integer_laws.skellam(variance, law.bound))
+    assert 0 < true <= law.total_variation <= 2**-100
+
+
+@settings(max_examples=40)
+@given(st.floats(-6, 4).map(lambda exponent: 10**exponent))
+def test_the_stated_distance_holds_for_skellam_of_any_variance(variance):
     law = Skellam(variance)
     true = total_variation(law, integer_laws.skellam(variance, law.bound))
     assert 0 < true <= law.total_variation <= 2**-100

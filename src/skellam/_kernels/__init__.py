@@ -47,7 +47,8 @@ def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np
         raise KindError("y must be float32 or float64, coins uint32 and out int32")
     if not y.shape == coins.shape == out.shape == (y.size,):
         raise ShapeError("y, coins and out must be one-dimensional and of one length")
-    if y.size and not (y.max() <= LARGEST_REAL and y.min() >= -LARGEST_REAL):
+    # Compared as Python floats: in float32 the limit itself would round up to 2**31.
+    if y.size and not (float(y.max()) <= LARGEST_REAL and float(y.min()) >= -LARGEST_REAL):
         raise DomainError("y must lie in [-(2**31 - 1), 2**31 - 1] and be no NaN; clip or scale it")
     return _backend.for_integers(len(out)).round_stochastic(y, coins, out)
 

@@ -13,16 +13,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _ONE = np.float64(2.0**32)
 _TILE = 4096
 """A tile and its scratch copy, 32 KiB together, stay in the first-level cache."""
 
 
-def _compiled(loop: Callable[P, T]) -> Callable[P, T]:
+def _compiled(loop: Callable[_P, _T]) -> Callable[_P, _T]:
     try:
-        compiled: Callable[P, T] = numba.njit(nogil=True, cache=True)(loop)
+        compiled: Callable[_P, _T] = numba.njit(nogil=True, cache=True)(loop)
     except RuntimeError:  # no directory for the cache can be written
         compiled = numba.njit(nogil=True)(loop)
     return compiled

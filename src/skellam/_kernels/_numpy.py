@@ -30,8 +30,7 @@ def hadamard(x: NDArray[np.float32]) -> None:
             shape = (-1, min(_COLUMNS, len(x) // radix), radix)
             np.matmul(source.reshape(shape), _signs(radix), out=target.reshape(shape))
         else:
-            tiles = (_tiles(each, radix, h) for each in (source, target))
-            np.matmul(_signs(radix), next(tiles), out=next(tiles))
+            np.matmul(_signs(radix), _tiles(source, radix, h), out=_tiles(target, radix, h))
         source, target = target, source
         h *= radix
     if source is not x:

@@ -65,7 +65,7 @@ def skellam(variance: float) -> Weights:
     distance = Fraction(4 * M * M * weights[start], _mass(kept)) + Fraction(
         8 * M * start, 1 << _GUARD
     )
-    # The exponent is good to 1e-12 (two terms of one size and sign of curvature, at most 300).
+    # The exponent, at most 300, is half or more of either of its terms: 0.1 % covers its rounding.
     tail = 2 * Fraction(math.exp(-_chernoff_exponent(M + 1, variance))) * Fraction(1001, 1000)
     return Weights(kept, distance + tail)
 

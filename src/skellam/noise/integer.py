@@ -63,10 +63,9 @@ class _Tabulated(ABC):
 
     def pmf(self, k: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each ``k``; zero beyond ``bound``, where nothing is drawn."""
-        distance = np.abs(_whole(k))
-        mass = self._table.mass
-        inside: NDArray[np.float64] = np.take(mass, np.minimum(distance, self.bound))
-        return np.where(distance <= self.bound, inside, 0.0)
+        mass = np.append(self._table.mass, 0.0)
+        distance = np.abs(_whole(k, self.bound + 1))
+        return mass[distance]
 
     def log_pmf(self, k: ArrayLike) -> NDArray[np.float64]:
         """Return the natural logarithm of ``pmf``."""
@@ -121,7 +120,7 @@ class DiscreteGaussian(_Tabulated):
 
     @property
     def variance(self) -> float:
-        """The variance of the law, below ``sigma**2``."""
+        """The variance of the law, at most ``sigma**2``."""
         k = np.arange(1.0, self.bound + 1)
         return float(2 * np.sum(k * k * self._table.mass[1:]))
 
@@ -148,8 +147,10 @@ class DiscreteLaplace(_Tabulated):
 IntegerNoise: TypeAlias = Skellam | DiscreteGaussian | DiscreteLaplace
 
 
-def _whole(k: ArrayLike) -> NDArray[np.int64]:
+def _whole(k: ArrayLike, limit: int) -> NDArray[np.int64]:
+    """Return ``k`` cut off at ``limit`` on both sides."""
     values = np.asarray(k)
     if values.dtype.kind not in "iu":
         raise KindError(f"k must be whole numbers, got {values.dtype}")
-    return values.astype(np.int64)
+    below: NDArray[np.int64] = np.minimum(values, limit).astype(np.int64)
+    return np.maximum(below, -limit)
