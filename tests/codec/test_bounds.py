@@ -5,11 +5,10 @@ import math
 
 import pytest
 
+from oracles.codec_specs import spec_of
 from skellam.codec import (
-    CodecSpec,
     Conditional,
     IntegerSensitivity,
-    NoNoise,
     RealSensitivity,
     Unbiased,
     paper_scale,
@@ -80,8 +79,7 @@ def test_a_bias_outside_its_domain_is_refused(beta):
 
 
 def spec(rounding, **changes):
-    settings = {"dimension": 1000, "clip": 2.0, "scale": 50.0, "bits": 16, "padded": 1024}
-    return CodecSpec(rounding=rounding, noise=NoNoise(), **(settings | changes))
+    return spec_of(clip=2.0, scale=50.0, rounding=rounding, **changes)
 
 
 def test_conditional_rounding_states_an_integer_sensitivity():

@@ -8,35 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oracles.algorithm_1 import clipped, exact_norm
+from oracles.codec_specs import codec_of
 from skellam import SeededEntropy, SystemEntropy
-from skellam.codec import (
-    CentralSkellam,
-    Codec,
-    CodecSpec,
-    Conditional,
-    NoNoise,
-    SkellamShares,
-    Unbiased,
-)
-from skellam.codec.codec import centred
+from skellam.codec import CentralSkellam, Conditional, SkellamShares, Unbiased
 from skellam.codec.rounding import shrink
+from skellam.codec.wrap import centred
 from skellam.errors import DomainError, KindError, ShapeError
 from skellam.vectors import Residues
 
 PAPER = Conditional(math.exp(-0.5))
-
-
-def codec_of(public_seed=bytes(32), **changes):
-    settings = {
-        "dimension": 1000,
-        "clip": 1.0,
-        "scale": 500.0,
-        "bits": 16,
-        "rounding": Unbiased(),
-        "noise": NoNoise(),
-        "padded": 1024,
-    }
-    return Codec(CodecSpec(**(settings | changes)), public_seed=public_seed)
 
 
 def entropy(name="test"):

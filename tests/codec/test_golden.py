@@ -10,14 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oracles import algorithm_1
+from oracles import algorithm_1, codec_specs
 from skellam import SeededEntropy
 from skellam.codec import (
     Codec,
-    CodecSpec,
     Conditional,
     DiscreteGaussianShares,
-    NoNoise,
     SkellamShares,
     Unbiased,
 )
@@ -28,16 +26,8 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "vectors" / "codec.json").read_
 
 
 def spec_of(**changes):
-    settings = {
-        "dimension": 24,
-        "clip": 10.0,
-        "scale": 8.0,
-        "bits": 16,
-        "rounding": Unbiased(),
-        "noise": NoNoise(),
-        "padded": 32,
-    }
-    return CodecSpec(**(settings | changes))
+    small = {"dimension": 24, "clip": 10.0, "scale": 8.0, "padded": 32}
+    return codec_specs.spec_of(**(small | changes))
 
 
 CASES = {

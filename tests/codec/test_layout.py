@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from oracles.codec_specs import codec_of
 from skellam import Reals, SeededEntropy
-from skellam.codec import Codec, CodecSpec, Layout, LeftOut, NoNoise, Slot, Unbiased
+from skellam.codec import Layout, LeftOut, Slot
 from skellam.errors import DomainError, KindError, ShapeError
 
 
@@ -96,16 +97,7 @@ def test_a_torch_type_that_numpy_lacks_is_refused_by_name():
 
 
 def test_the_codec_takes_what_a_layout_takes():
-    spec = CodecSpec(
-        dimension=4,
-        clip=100.0,
-        scale=1.0,
-        bits=16,
-        rounding=Unbiased(),
-        noise=NoNoise(),
-        padded=4,
-    )
-    codec = Codec(spec, public_seed=bytes(32))
+    codec = codec_of(dimension=4, clip=100.0, scale=1.0, padded=4)
     x = np.array([[1.0, 2.0], [3.0, 4.0]])
     strided = np.repeat(x, 2, axis=1)[:, ::2]
     forms = [

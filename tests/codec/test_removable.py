@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from oracles import codec_specs
 from skellam import SeededEntropy, SystemEntropy
-from skellam.codec import Codec, CodecSpec, NoNoise, SkellamShares, Unbiased
+from skellam.codec import Codec, NoNoise, SkellamShares
 from skellam.errors import DomainError, ShapeError
 
 DIMENSION = (1 << 16) + 100
@@ -10,16 +11,7 @@ DIMENSION = (1 << 16) + 100
 
 
 def codec_of(noise, bits=16):
-    spec = CodecSpec(
-        dimension=DIMENSION,
-        clip=1.0,
-        scale=500.0,
-        bits=bits,
-        rounding=Unbiased(),
-        noise=noise,
-        padded=33 << 11,
-    )
-    return Codec(spec, public_seed=bytes(32))
+    return codec_specs.codec_of(noise=noise, bits=bits, dimension=DIMENSION, padded=33 << 11)
 
 
 def seeds(count, start=0):

@@ -6,30 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles.codec_specs import spec_of
 from skellam.codec import (
     CentralDiscreteGaussian,
     CentralSkellam,
-    CodecSpec,
     Conditional,
     DiscreteGaussianShares,
-    NoNoise,
     SkellamShares,
     Unbiased,
 )
 from skellam.errors import DomainError, KindError, ThresholdError
-
-
-def spec_of(**changes):
-    settings = {
-        "dimension": 1000,
-        "clip": 1.0,
-        "scale": 500.0,
-        "bits": 16,
-        "rounding": Unbiased(),
-        "noise": NoNoise(),
-        "padded": 1024,
-    }
-    return CodecSpec(**(settings | changes))
 
 
 @pytest.mark.parametrize(

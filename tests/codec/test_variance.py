@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from oracles.algorithm_1 import clipped
+from oracles.codec_specs import codec_of
 from skellam import SeededEntropy
 from skellam.codec import (
     CentralDiscreteGaussian,
     CentralSkellam,
-    Codec,
-    CodecSpec,
     Conditional,
     DiscreteGaussianShares,
     NoNoise,
@@ -62,16 +61,9 @@ def rounding_variance(codec, xs):
 @pytest.mark.parametrize("padded", [1 << 14, 33 << 9])
 def test_the_squared_error_is_the_noise_of_those_who_stayed(name, dropped, rounding, padded):
     noise, client, central = NOISES[name]
-    spec = CodecSpec(
-        dimension=DIMENSION,
-        clip=1.0,
-        scale=SCALE,
-        bits=16,
-        rounding=rounding,
-        noise=noise,
-        padded=padded,
+    codec = codec_of(
+        dimension=DIMENSION, scale=SCALE, rounding=rounding, noise=noise, padded=padded
     )
-    codec = Codec(spec, public_seed=bytes(32))
     source = SeededEntropy(bytes(32), name)
     xs = vectors(CLIENTS - dropped)
     total = codec.add(
@@ -99,17 +91,14 @@ def test_the_squared_error_of_a_sketch_adds_what_is_not_sampled(mean_norm):
     squares = []
     source = SeededEntropy(bytes(32), "sketch")
     for i in range(60):
-        spec = CodecSpec(
+        codec = codec_of(
+            i.to_bytes(32, "big"),
             dimension=dimension,
-            clip=1.0,
             scale=SCALE,
-            bits=16,
-            rounding=Unbiased(),
             noise=SkellamShares(900.0, clients),
             padded=padded,
             kept=kept,
         )
-        codec = Codec(spec, public_seed=i.to_bytes(32, "big"))
         total = codec.add(codec.encode(x, entropy=source) for _ in range(clients))
         squares.append(float(np.sum((codec.decode(total).values - clients * x) ** 2)))
         fraction = rounding_variance(codec, [x]) * clients

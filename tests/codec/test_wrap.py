@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from oracles.algorithm_1 import modular_clip
-from skellam.codec.codec import centred
-from skellam.codec.wrap import WrapEstimate, wrap_estimate
+from skellam.codec.wrap import WrapEstimate, centred, wrap_estimate
 from skellam.errors import DomainError, WrapError
 from skellam.vectors import Residues, residue_dtype
 

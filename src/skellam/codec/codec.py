@@ -25,7 +25,7 @@ from skellam.codec.rounding import (
 )
 from skellam.codec.shares import Lattices, Sampler, add_lattice, draw, samplers_of, wrapped
 from skellam.codec.spec import CodecSpec, Conditional, Unbiased
-from skellam.codec.wrap import WrapEstimate, wrap_estimate
+from skellam.codec.wrap import WrapEstimate, centred, wrap_estimate
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
 from skellam.errors import DomainError, ShapeError
 from skellam.vectors import Reals, Residues
@@ -241,12 +241,3 @@ class Codec:
                 "a message must belong to this plan and round"
                 + (", and add_central_noise comes once, before decode" if self._central else "")
             )
-
-
-def centred(total: Residues) -> NDArray[np.float32]:
-    """Return the residues as the numbers of least magnitude, in ``[-2**(b-1), 2**(b-1))``."""
-    values, spare = total.values, 8 * total.values.itemsize - total.bits
-    signed = values.view(f"i{values.itemsize}")
-    if spare:
-        signed = signed << spare >> spare
-    return signed.astype(np.float32)

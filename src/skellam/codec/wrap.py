@@ -1,4 +1,4 @@
-"""Did the sum fit the modulus? An estimate from the wrapped residues alone.
+"""Back from the ring: centred numbers, and whether the sum fitted the modulus at all.
 
 For a normal sum of deviation ``sigma`` the mean of ``exp(2 pi i v / 2**b)`` over the residues has
 length ``R = exp(-(2 pi sigma / 2**b)**2 / 2)``, wrapped or not.
@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.errors import WrapError
@@ -48,6 +49,15 @@ class WrapEstimate:
                 f"the sum has a deviation of {self.deviation:.4g} and {self.bits} bits hold "
                 f"{self.k:.3g} of them, fewer than {k:g}; take more bits or a smaller scale"
             )
+
+
+def centred(total: Residues) -> NDArray[np.float32]:
+    """Return the residues as the numbers of least magnitude, in ``[-2**(b-1), 2**(b-1))``."""
+    values, spare = total.values, 8 * total.values.itemsize - total.bits
+    signed = values.view(f"i{values.itemsize}")
+    if spare:
+        signed = signed << spare >> spare
+    return signed.astype(np.float32)
 
 
 def wrap_estimate(total: Residues) -> WrapEstimate:
