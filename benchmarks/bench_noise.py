@@ -47,7 +47,7 @@ def skellam() -> None:
                 "torch": torch_rival(variance),
                 "scipy": scipy_rival(variance),
             },
-            repeats=2,
+            repeats=3,
         )
         for name in (NUMPY, NUMBA):
             report.row(
@@ -82,7 +82,7 @@ def gaussian() -> None:
         }
         if find_spec("opendp"):
             rivals["opendp"] = opendp_rival(sigma)
-        timing = interleave(rivals, repeats=2)
+        timing = interleave(rivals, repeats=3)
         for name in (NUMPY, NUMBA):
             report.row(
                 f"{sigma:g}, {name}",
