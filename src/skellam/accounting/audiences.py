@@ -8,25 +8,19 @@ its noise on tails (self-sampling), amplifies against the server too.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple
 
 from skellam import _checks
 from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit
 from skellam.accounting.mechanisms import (
     Mechanism,
-    Noise,
-    RoundedSkellam,
     Sampled,
     SampledWithoutReplacement,
     noise_of,
     rate_of,
 )
 from skellam.accounting.routes import Method, epsilon
-from skellam.errors import CertificateError, DomainError
-
-_TAILS = (1e-40, 1e-80, 1e-160, 1e-290)
+from skellam.errors import DomainError
 
 
 class Audiences(NamedTuple):
@@ -107,17 +101,9 @@ def against_server(
     With ``coin`` (self-sampling) ``participations`` counts the rounds that a user was invited to.
     """
     n, noise = _checks.integer("participations", participations, 1), noise_of(mechanism)
-
-    def cost(candidate: Noise) -> float:
-        seen = candidate if coin is None else Sampled(candidate, coin)
-        return epsilon(seen, rounds=n, delta=delta, method=method)
-
-    least = cost(noise)
-    for other in _fainter(noise):
-        with suppress(CertificateError):
-            least = min(least, cost(other))
+    seen = noise if coin is None else Sampled(noise, coin)
     return Guarantee(
-        least,
+        epsilon(seen, rounds=n, delta=delta, method=method),
         delta,
         unit,
         noise.adjacency,
@@ -125,13 +111,6 @@ def against_server(
         _accountant(method),
         (*ZERO_OUT, _own_rounds(n, coin)),
     )
-
-
-def _fainter(noise: Noise) -> list[Noise]:
-    """Vary the tail, a choice of the analysis: a large epsilon needs a fainter one."""
-    if not isinstance(noise, RoundedSkellam):
-        return []
-    return [replace(noise, tail=tail) for tail in _TAILS if tail < noise.tail]
 
 
 def _hidden(mechanism: Mechanism) -> tuple[str, ...]:

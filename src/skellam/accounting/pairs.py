@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skellam.accounting.convolution import discrete_gaussian_sum_law
 from skellam.accounting.laws import Law, binomial_law, discrete_gaussian_law, skellam_law
 from skellam.accounting.mechanisms import (
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
+    DistributedDiscreteGaussian,
     Noise,
     Skellam,
 )
@@ -48,6 +50,8 @@ def scalar_pair(noise: Noise) -> Pair | None:
             return _pair(skellam_law(variance), math.floor(l2))
         case DiscreteGaussian(sigma=sigma, l2=l2, dimension=1):
             return _pair(discrete_gaussian_law(sigma), math.floor(l2))
+        case DistributedDiscreteGaussian(sigma_local=sigma, shares=shares, l2=l2, dimension=1):
+            return _pair(discrete_gaussian_sum_law(sigma, shares), math.floor(l2))
         case Binomial(trials=trials, l2=l2, dimension=1):
             return _pair(binomial_law(trials), math.floor(l2))
         case DiscreteLaplace(scale=scale, l1=l1, dimension=1):

@@ -6,7 +6,10 @@ no bound for one of the releases.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Literal, TypeAlias, get_args
@@ -16,11 +19,20 @@ from skellam.accounting.curves import ORDERS, PAPER_ORDERS, Curve, RdpCurve
 from skellam.accounting.divergences import dominating_rdp, own_rdp, paper_rdp
 from skellam.accounting.domination import dominating, dominating_interval, dominating_pld
 from skellam.accounting.losses import has_own_pld, pld, pld_interval
-from skellam.accounting.mechanisms import Mechanism, noise_of, rate_of
+from skellam.accounting.mechanisms import (
+    Mechanism,
+    RoundedSkellam,
+    Sampled,
+    SampledWithoutReplacement,
+    noise_of,
+    rate_of,
+)
 from skellam.errors import CertificateError, DomainError
 
 Release: TypeAlias = tuple[Mechanism, int]
 Method: TypeAlias = Literal["best", "gdp", "rdp", "pld", "paper"]
+_TAILS = (1e-40, 1e-80, 1e-160, 1e-290)
+"""A tail is a choice of the analysis: a large epsilon leaves delta only under a faint one."""
 _Route: TypeAlias = Callable[[Sequence[Release]], Curve | None]
 
 
@@ -43,7 +55,13 @@ def composed_epsilon(
 ) -> float:
     """Return an upper bound on epsilon of all ``releases`` (mechanism, rounds) together."""
     _checks.open_unit("delta", delta)
-    return min(curve.epsilon(delta) for curve in curves(releases, method=method))
+    checked = _checked(releases)
+    least = min(curve.epsilon(delta) for curve in curves(checked, method=method))
+    for tail in _TAILS if least == math.inf else ():
+        with suppress(CertificateError):
+            fainter = [(_with_tail(mechanism, tail), rounds) for mechanism, rounds in checked]
+            least = min(least, *(c.epsilon(delta) for c in curves(fainter, method=method)))
+    return least
 
 
 def composed_delta(
@@ -129,6 +147,18 @@ def _sum_of(parts: Iterable[tuple[RdpCurve | None, int]]) -> RdpCurve | None:
             return None
         total = curve * rounds if total is None else total + curve * rounds
     return total
+
+
+def _with_tail(mechanism: Mechanism, tail: float) -> Mechanism:
+    noise = noise_of(mechanism)
+    if not isinstance(noise, RoundedSkellam):
+        return mechanism
+    fainter = replace(noise, tail=min(tail, noise.tail))
+    match mechanism:
+        case Sampled() | SampledWithoutReplacement():
+            return replace(mechanism, mechanism=fainter)
+        case _:
+            return fainter
 
 
 def _checked(releases: Iterable[Release]) -> list[Release]:

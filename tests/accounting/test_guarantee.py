@@ -1,0 +1,43 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skellam.accounting import Adjacency, Audience, Guarantee, Unit
+from skellam.errors import DomainError
+
+
+def guarantee(epsilon=9.70012, delta=1 / 3400):
+    return Guarantee(
+        epsilon, delta, Unit.USER, Adjacency.ADD_REMOVE, Audience.PUBLIC, "skellam (best)"
+    )
+
+
+def test_a_guarantee_prints_all_that_it_depends_on():
+    head, *assumptions = str(guarantee()).splitlines()
+    assert head.startswith("(9.701, 0.0002942)-DP for one user (add-remove) against the public")
+    assert len(assumptions) == 3
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-12, 0.5))
+def test_printing_never_understates(epsilon, delta):
+    numbers = str(guarantee(epsilon, delta)).split(")")[0].strip("(").split(", ")
+    assert float(numbers[0]) >= epsilon
+    assert float(numbers[1]) >= delta
+
+
+def test_a_guarantee_goes_into_json():
+    fields = json.loads(json.dumps(guarantee().as_dict()))
+    assert fields["epsilon"] == 9.70012
+    assert fields["audience"] == "public"
+    assert len(fields["assumptions"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(math.nan, 0.1), (-1, 0.1), (1, 0), (1, 1), (1, math.nan)]
+)
+def test_a_guarantee_that_is_none_raises(epsilon, delta):
+    with pytest.raises(DomainError):
+        guarantee(epsilon, delta)
