@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from skellam import _checks
+from skellam.accounting.audiences import against_server
 from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit
 from skellam.accounting.ledger.record import Spend, Terms
-from skellam.accounting.mechanisms import Adjacency, Mechanism, noise_of
+from skellam.accounting.mechanisms import Adjacency, Mechanism, noise_of, rate_of
 from skellam.accounting.routes import composed_epsilon
 from skellam.errors import LedgerError
 
 FIXED = "no mechanism, nor the number of rounds, was chosen from what earlier releases showed"
+HIDDEN = "this audience learns neither who took part in a round nor how many"
 FILTERED = "mechanisms were chosen from nothing but earlier releases and public knowledge"
 
 
@@ -75,27 +77,37 @@ class Account:
         count are ``participations``, the most that any user took part in; all, if it is not given.
         """
         self._require_secret_noise()
-        account = self if Audience(audience) is Audience.PUBLIC else self._unsampled(participations)
         kept = self.terms.filter
+        if Audience(audience) is Audience.PUBLIC:
+            epsilon = self.epsilon()
+            seen = (HIDDEN,) if any(rate_of(mechanism) < 1 for mechanism in self.rounds) else ()
+        else:
+            most = sum(self.rounds.values()) if participations is None else participations
+            epsilon = self._epsilon_against_server(_checks.integer("participations", most, 1))
+            seen = (f"a user takes part in at most {most} rounds",)
         return Guarantee(
-            epsilon=account.epsilon(),
+            epsilon=epsilon,
             delta=self.terms.delta,
             unit=Unit.USER,
-            adjacency=account.adjacency,
+            adjacency=self.adjacency,
             audience=Audience(audience),
             accountant="composition" if kept is None else repr(kept),
-            assumptions=(*ZERO_OUT, FIXED if kept is None else FILTERED),
+            assumptions=(*ZERO_OUT, *seen, FIXED if kept is None else FILTERED),
         )
 
-    def _unsampled(self, participations: int | None) -> Account:
-        if participations is not None:
-            _checks.integer("participations", participations, 1)
+    def _epsilon_against_server(self, participations: int) -> float:
         rounds: Counter[Mechanism] = Counter()
         for mechanism, count in self.rounds.items():
-            rounds[noise_of(mechanism)] += min(count, participations or count)
-        if self.terms.filter is not None and rounds != self.rounds:
-            raise LedgerError("a filter over sampled mechanisms says nothing against the server")
-        return replace(self, rounds=rounds)
+            rounds[noise_of(mechanism)] += min(count, participations)
+        if self.terms.filter is not None:
+            if any(rate_of(mechanism) < 1 for mechanism in self.rounds):
+                raise LedgerError("a filter of sampled mechanisms says nothing against the server")
+            return self.epsilon()
+        match [*rounds.items()]:
+            case [(noise, count)]:
+                return against_server(noise, participations=count, delta=self.terms.delta).epsilon
+            case several:
+                return composed_epsilon(several, delta=self.terms.delta)
 
     def _require_secret_noise(self) -> None:
         for number, spend in enumerate(self.spends, start=2):
