@@ -34,6 +34,7 @@ def digits(*, clients: int = 2000, each: int = 2, concentration: float = 1.0) ->
         _clients(everything, [train[r] for r in rows]),
         _clients(everything, [held[:_HELD_OUT]]),
         _clients(everything, [held[_HELD_OUT:]]),
+        classes=10,
     )
 
 

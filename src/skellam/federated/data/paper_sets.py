@@ -10,7 +10,7 @@ from skellam.federated.data import hdf5, hugging_face, leaf, sqlite
 from skellam.federated.data.clients import Clients, T
 from skellam.federated.data.files import Format, Location, Source, locate, require_format
 from skellam.federated.data.split import Splits, divided
-from skellam.federated.data.vocabulary import Vocabulary, next_characters, next_words
+from skellam.federated.data.vocabulary import CHARACTERS, Vocabulary, next_characters, next_words
 
 EMNIST = Source(
     "emnist",
@@ -45,15 +45,16 @@ def emnist(path: Location = None) -> Splits:
     match require_format(file, Format.HDF5, Format.SQLITE, Format.PARQUET, Format.JSON):
         case Format.HDF5:
             held_out = hdf5.read_images(_beside(file, "test"))
-            return Splits(hdf5.read_images(file), *_halves(held_out))
+            return Splits(hdf5.read_images(file), *_halves(held_out), classes=62)
         case Format.SQLITE:
             held_out = sqlite.read_images(file, split="all_test")
-            return Splits(sqlite.read_images(file, split="all_train"), *_halves(held_out))
+            train = sqlite.read_images(file, split="all_train")
+            return Splits(train, *_halves(held_out), classes=62)
         case Format.PARQUET:
             writers = hugging_face.read_images(file)
         case _:
             writers = leaf.read_images(file)
-    return Splits(*divided(writers, "emnist", validation=0.1, test=0.1))
+    return Splits(*divided(writers, "emnist", validation=0.1, test=0.1), classes=62)
 
 
 def shakespeare(path: Location = None, *, length: int = 80) -> Splits:
@@ -66,14 +67,13 @@ def shakespeare(path: Location = None, *, length: int = 80) -> Splits:
         case Format.SQLITE:
             train = sqlite.read_texts(file, "snippets", split="train")
             held_out = sqlite.read_texts(file, "snippets", split="test")
-        case Format.JSON:
-            roles = leaf.read_characters(file)
-            return Splits(*divided(roles, "shakespeare", validation=0.1, test=0.1))
-        case _:
-            roles = hugging_face.read_characters(file)
-            return Splits(*divided(roles, "shakespeare", validation=0.1, test=0.1))
-    groups = train, *_halves(held_out)
-    return Splits(*(next_characters(group, length=length) for group in groups))
+        case found:
+            read = leaf if found is Format.JSON else hugging_face
+            roles = divided(read.read_characters(file), "shakespeare", validation=0.1, test=0.1)
+            return Splits(*roles, classes=CHARACTERS.size)
+    texts = train, *_halves(held_out)
+    groups = (next_characters(group, length=length) for group in texts)
+    return Splits(*groups, classes=CHARACTERS.size)
 
 
 def stackoverflow(path: Location = None, *, words: int = 10_000, length: int = 20) -> Splits:
@@ -87,7 +87,8 @@ def stackoverflow(path: Location = None, *, words: int = 10_000, length: int = 2
         case _:
             names = ("train", "heldout", "test")
             groups = [sqlite.read_texts(file, "tokens", split=name) for name in names]
-    return Splits(*(next_words(group, vocabulary, length=length) for group in groups))
+    words_after = (next_words(group, vocabulary, length=length) for group in groups)
+    return Splits(*words_after, classes=vocabulary.size)
 
 
 def _beside(file: Path, split: str) -> Path:

@@ -7,7 +7,7 @@ protects nobody.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,15 @@ _PUBLIC_SEED = bytes(32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Splits:
-    """Clients to train on, to choose hyperparameters by, and to report on."""
+    """Clients to train on, to choose hyperparameters by, and to report on.
+
+    Targets are numbers below ``classes``.
+    """
 
     train: ClientData
     validation: ClientData
     test: ClientData
+    classes: int = field(kw_only=True)
 
 
 def shuffled(count: int, context: str) -> Rows:

@@ -17,7 +17,7 @@ from skellam.federated.data import images
 from skellam.federated.data.clients import ClientData, Clients, Examples, Texts
 from skellam.federated.data.files import Format, Location, Source, locate, require_format
 from skellam.federated.data.split import Rows, Splits, divided, grouped
-from skellam.federated.data.vocabulary import common_words, next_characters, next_words
+from skellam.federated.data.vocabulary import CHARACTERS, common_words, next_characters, next_words
 
 UNIPEN = Source(
     "unipen",
@@ -53,7 +53,7 @@ def unipen(path: Location = None) -> Splits:
     names = {i: str(name) for i, name in enumerate(arrays["users"])}
     writers = _characters(arrays, grouped(arrays["writer"], names), classes=62, name="unipen")
     clean = writers.only(w for w in writers if not w.startswith(("ibm", "val")))
-    return Splits(*divided(clean, "unipen", validation=0.1, test=0.2))
+    return Splits(*divided(clean, "unipen", validation=0.1, test=0.2), classes=62)
 
 
 def mnist_writers(path: Location = None) -> Splits:
@@ -69,6 +69,7 @@ def mnist_writers(path: Location = None) -> Splits:
         writers.only(w for w in train if w not in held),
         writers.only(sorted(held)),
         writers.only(sorted(tested)),
+        classes=10,
     )
 
 
@@ -77,7 +78,8 @@ def shakespeare_roles(path: Location = None, *, length: int = 80) -> Splits:
     texts = _texts(locate(SHAKESPEARE_ROLES, path))
     plain = texts.map(lambda pieces: tuple(piece.translate(_ASCII) for piece in pieces))
     groups = divided(plain, "shakespeare_roles", validation=0.1, test=0.1)
-    return Splits(*(next_characters(group, length=length) for group in groups))
+    train, validation, test = (next_characters(group, length=length) for group in groups)
+    return Splits(train, validation, test, classes=CHARACTERS.size)
 
 
 def stackexchange(
@@ -93,7 +95,8 @@ def stackexchange(
     train, validation, test = divided(active, "stackexchange", validation=0.1, test=0.1)
     rest = texts.only(user for user in texts if user not in active)
     vocabulary = common_words([*validation.values(), *rest.values()], words)
-    return Splits(*(next_words(g, vocabulary, length=length) for g in (train, validation, test)))
+    groups = (next_words(g, vocabulary, length=length) for g in (train, validation, test))
+    return Splits(*groups, classes=vocabulary.size)
 
 
 def _characters(

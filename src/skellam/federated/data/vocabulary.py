@@ -73,17 +73,16 @@ def common_words(texts: Iterable[Sequence[str]], count: int) -> Vocabulary:
 
 
 def next_characters(texts: Texts, *, length: int = 80) -> ClientData:
-    """Return windows of ``length`` characters and, for each character, the one after it."""
+    """Return windows of ``length`` characters and, for each, the one after it: a target once."""
     _checks.integer("length", length, 1)
 
     def examples(pieces: tuple[str, ...]) -> Examples:
-        window = length + 1
         rows = [
-            encoded[start : start + window]
+            encoded[start : start + length + 1]
             for encoded in map(CHARACTERS.encode, pieces)
-            for start in range(0, len(encoded), window)
+            for start in range(0, len(encoded) - 1, length)
         ]
-        return _shifted(rows, window)
+        return _shifted(rows, length + 1)
 
     return texts.map(examples)
 
