@@ -30,13 +30,22 @@ _ZEROS = memoryview(bytes(_CHUNK))
 
 
 def add_masks(
-    values: NDArray[Any], *, bits: int, added: Sequence[bytes], subtracted: Sequence[bytes] = ()
+    values: NDArray[Any],
+    *,
+    bits: int,
+    added: Sequence[bytes],
+    subtracted: Sequence[bytes] = (),
+    workers: int | None = None,
 ) -> None:
-    """Add and subtract, in place and modulo ``2**bits``, the masks that 32-byte seeds expand to."""
+    """Add and subtract, in place and modulo ``2**bits``, the masks that 32-byte seeds expand to.
+
+    Much work is shared among ``workers`` threads: by default two, or one on a single core.
+    """
     if values.dtype != residue_dtype(bits):
         raise KindError(f"residues of {bits} bits are {residue_dtype(bits)}, got {values.dtype}")
     seeds = [(seed, np.add) for seed in added] + [(seed, np.subtract) for seed in subtracted]
-    parts = _parts(values, values.nbytes * len(seeds))
+    threads = workers or min(os.cpu_count() or 1, 2)
+    parts = _parts(values, threads if values.nbytes * len(seeds) >= _PARALLEL else 1)
     if len(parts) == 1:
         _add_part(values, 0, bits, seeds)
         return
@@ -44,11 +53,10 @@ def add_masks(
         list(pool.map(lambda part: _add_part(values[part], part.start, bits, seeds), parts))
 
 
-def _parts(values: NDArray[Any], work: int) -> list[slice]:
+def _parts(values: NDArray[Any], count: int) -> list[slice]:
     """Cut at chunks, so that every part begins at a block of the cipher."""
-    workers = min(os.cpu_count() or 1, 4) if work >= _PARALLEL else 1
     step = _CHUNK // values.itemsize
-    each = -(-len(values) // (workers * step)) * step or step
+    each = -(-len(values) // (count * step)) * step or step
     return [slice(at, at + each) for at in range(0, len(values), each)]
 
 
