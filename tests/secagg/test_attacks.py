@@ -259,7 +259,7 @@ def test_a_dealer_who_shares_another_mask_key_than_it_advertised_is_named():
         return deal(wrong, peers, place, entropy=entropy)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skellam.secagg.client.deal", lying_deal)
+        patch.setattr("skellam.secagg.joining.deal", lying_deal)
         with pytest.raises(TamperError, match="advertised") as caught:
             members.run(Script(silent={Stage.MASK: [C]}))
     assert caught.value.culprit == C

@@ -17,20 +17,42 @@ def test_the_sum_of_everybody_is_exact(clients, length):
     assert outcome.faults == ()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("clients", "length"), [(100, 1 << 14), (1000, 64)])
-def test_the_sum_of_many_is_exact_with_dropouts_at_every_stage(clients, length):
-    tolerated = clients // 20
-    members = cohort(clients, length, dropouts=tolerated, colluders=clients // 100)
-    gone = iter(members.numbers)
-    silent = {
-        stage: [next(gone) for _ in range(tolerated // 4)]
-        for stage in (Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK)
-    }
+COVERING = [
+    (3, 1, 1),
+    (5, 1 << 20, 2),
+    (100, 1 << 14, 8),
+    pytest.param(1000, 64, 48, marks=pytest.mark.slow),
+]
+STAGES = (Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK)
+
+
+@pytest.mark.parametrize(("clients", "length", "tolerated"), COVERING)
+def test_the_sum_is_exact_with_dropouts_at_every_stage_down_to_the_threshold(
+    clients, length, tolerated
+):
+    members = cohort(clients, length, dropouts=tolerated)
+    gone = members.numbers[:tolerated]
+    silent = {stage: gone[at::4] for at, stage in enumerate(STAGES)}
     outcome = members.run(Script(silent=silent))
     absent = {*silent[Stage.SHARE], *silent[Stage.MASK]}
     assert set(outcome.survivors) == set(members.numbers) - absent
     assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
+
+
+@pytest.mark.parametrize(("clients", "length", "tolerated"), COVERING)
+def test_one_below_the_threshold_raises_before_anybody_opens_anything(clients, length, tolerated):
+    members = cohort(clients, length, dropouts=tolerated)
+    gone = members.numbers[: tolerated + 1]
+    seen = set()
+
+    def uplink(stage, number, data):
+        seen.add(stage)
+        return data
+
+    silent = {stage: gone[at::3] for at, stage in enumerate(STAGES[:3])}
+    with pytest.raises(ThresholdError):
+        members.run(Script(silent=silent, uplink=uplink))
+    assert Stage.UNMASK not in seen
 
 
 @pytest.mark.parametrize("bits", [2, 8, 12, 16, 20, 32])

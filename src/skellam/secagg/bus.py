@@ -13,7 +13,7 @@ from skellam.secagg import client, server
 from skellam.secagg.identity import Identity, Roster
 from skellam.secagg.phase import Party, Phase, Setting
 from skellam.secagg.round import History, Round
-from skellam.secagg.unlock import Outcome, Unlock
+from skellam.secagg.unlock import Outcome
 from skellam.vectors import Residues
 
 
@@ -30,7 +30,7 @@ class Stage(Enum):
 ClientPhase = (
     client.Advertise | client.Share | client.Mask | client.Agree | client.Unmask | client.Done
 )
-ServerPhase = server.Enrol | server.Relay | server.Gather | server.Confirm | Unlock
+ServerPhase = server.Enrol | server.Relay | server.Gather | server.Confirm | server.Unlock
 P = TypeVar("P", bound=Phase[Any])
 Tamper = Callable[[Stage, int, bytes], bytes]
 Encode = Callable[[int, client.Mask], Residues]

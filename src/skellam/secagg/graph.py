@@ -142,14 +142,13 @@ class Graph:
 
     def holds_together(self, alive: NDArray[np.bool_]) -> bool:
         """Return whether ``alive`` is enough, everywhere on the ring, to hide all but the sum."""
-        if int(alive.sum()) < self.topology.survivors:
-            return False
+        enough = int(alive.sum()) >= self.topology.survivors
+        if self.topology.complete or not enough:
+            return enough
         half = self.topology.degree // 2
         ring = alive[self.order]
-        counts = np.concatenate([[0], np.cumsum(np.concatenate([ring, ring[: half - 1]]))])
-        return self.topology.complete or bool(
-            (counts[half:] - counts[:-half]).min() >= self.topology.window
-        )
+        counts = np.cumsum(np.concatenate([[0], ring, ring[: half - 1]]))
+        return bool((counts[half:] - counts[:-half]).min() >= self.topology.window)
 
 
 @lru_cache(maxsize=4)

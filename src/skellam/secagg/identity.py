@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -27,10 +26,12 @@ class Identity:
 
     number: int
     key: bytes = field(repr=False)
+    _signer: Ed25519PrivateKey = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _checks.integer("number", self.number, 0, (1 << 64) - 1)
-        _checks.octets("key", self.key, 32)
+        key = _checks.octets("key", self.key, 32)
+        object.__setattr__(self, "_signer", Ed25519PrivateKey.from_private_bytes(key))
 
     @classmethod
     def generate(cls, number: int, *, entropy: Entropy) -> Identity:
@@ -40,11 +41,11 @@ class Identity:
     @property
     def public(self) -> bytes:
         """The 32 bytes that others need to verify signatures."""
-        return _private_key(self.key).public_key().public_bytes_raw()
+        return self._signer.public_key().public_bytes_raw()
 
     def sign(self, context: bytes, payload: bytes) -> bytes:
         """Return the signature of ``payload`` in ``context``."""
-        return _private_key(self.key).sign(_PREFIX + context + payload)
+        return self._signer.sign(_PREFIX + context + payload)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,15 +67,7 @@ class Roster:
         if number not in self.keys:
             raise TamperError(f"client {number} is not on the roster", culprit=number)
         try:
-            _public_key(self.keys[number]).verify(signature, _PREFIX + context + payload)
+            key = Ed25519PublicKey.from_public_bytes(self.keys[number])
+            key.verify(signature, _PREFIX + context + payload)
         except (InvalidSignature, ValueError) as error:
             raise TamperError(f"the signature in the name of client {number} is false") from error
-
-
-@lru_cache(maxsize=2)
-def _private_key(key: bytes) -> Ed25519PrivateKey:
-    return Ed25519PrivateKey.from_private_bytes(key)
-
-
-def _public_key(key: bytes) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(key)

@@ -72,7 +72,7 @@ def enrolled(roll: bytes, this: Round) -> Participants:
 
 def senders(entries: Sequence[Any]) -> NDArray[np.uint64]:
     """Return who sent each entry."""
-    return np.array([entry.sender for entry in entries], dtype=np.uint64)
+    return np.array([entry.sender for entry in entries], dtype="<u8")
 
 
 def points(places: NDArray[Any]) -> NDArray[np.uint16]:

@@ -39,6 +39,8 @@ from skellam.secagg.unlock import Dealt, EncodedRoll, Gathered, Pledge, Unlock
 from skellam.secagg.wire import Nested
 from skellam.vectors import residue_dtype
 
+__all__ = ["Confirm", "Enrol", "Gather", "Relay", "Unlock"]
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
