@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from benchmarks.bench_hadamard import textbook
 from benchmarks.timing import Report, Timing, interleave
 
 from skellam import SystemEntropy
@@ -116,8 +117,7 @@ def decoding(size: int) -> Timing:
 def naive_encode(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     y = x * np.float32(SCALE * min(1, CLIP / np.linalg.norm(x)))
     y *= rng.choice(np.array([-1, 1], dtype=np.float32), len(y))
-    textbook(y)
-    y /= np.float32(math.sqrt(len(y)))
+    y = textbook(y) / np.float32(math.sqrt(len(y)))
     low = np.floor(y)
     z = low.astype(np.int64) + (rng.random(len(y), dtype=np.float32) < y - low)
     mean = VARIANCE / CLIENTS / 2
@@ -128,13 +128,13 @@ def naive_encode(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def naive_decode(total: np.ndarray, signs: np.ndarray) -> np.ndarray:
     half = 1 << (BITS - 1)
     y = ((total.astype(np.int64) + half) % (2 * half) - half).astype(np.float32)
-    textbook(y)
+    textbook_in_place(y)
     y *= signs
     y /= np.float32(SCALE * math.sqrt(len(y)))
     return y
 
 
-def textbook(x: np.ndarray) -> None:
+def textbook_in_place(x: np.ndarray) -> None:
     h = 1
     while h < len(x):
         pairs = x.reshape(-1, 2, h)

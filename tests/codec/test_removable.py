@@ -7,7 +7,7 @@ from skellam.codec import Codec, NoNoise, SkellamShares
 from skellam.errors import DomainError, ShapeError
 
 DIMENSION = (1 << 16) + 100
-"""More than one chunk, so that a component must be drawn again across the border."""
+"""More than one chunk, so that a component must be drawn again across a border."""
 
 
 def codec_of(noise, bits=16):

@@ -22,10 +22,7 @@ from skellam.entropy import SeededEntropy
 
 MOST_BLOCKS: Final = 63
 CHUNK: Final = 1 << 16
-"""Coordinates handled at a time, so that the passes over them stay in the cache.
-
-Part of the format: removable noise is drawn again in the same chunks.
-"""
+"""Coordinates handled at a time, so that the passes over them stay in the cache."""
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _SIGNS: Final = 1 - 2 * _BITS.astype(np.float64)

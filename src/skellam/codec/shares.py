@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from skellam.codec.spec import (
 from skellam.entropy import Entropy
 from skellam.noise import DiscreteGaussian, Skellam
 from skellam.vectors import residue_dtype
+
+_SPAN: Final = 1 << 20
+"""Draws made at a time. Part of the format: removable noise is drawn again in the same spans."""
 
 Sampler = Skellam | DiscreteGaussian
 Lattices = Iterator[NDArray[np.signedinteger[Any]]]
@@ -62,11 +65,11 @@ def samplers_of(noise: Noise) -> Samplers:
 
 def draw(sampler: Sampler, length: int, *, entropy: Entropy) -> Lattices:
     """Yield ``length`` draws chunk by chunk, in one reused buffer."""
-    buffer = np.empty(min(CHUNK, length), dtype=sampler.dtype)
-    for start in range(0, length, CHUNK):
-        part = buffer[: min(CHUNK, length - start)]
-        sampler.draw_into(part, entropy=entropy)
-        yield part
+    buffer = np.empty(min(_SPAN, length), dtype=sampler.dtype)
+    for start in range(0, length, _SPAN):
+        span = buffer[: min(_SPAN, length - start)]
+        sampler.draw_into(span, entropy=entropy)
+        yield from (span[i : i + CHUNK] for i in range(0, len(span), CHUNK))
 
 
 def wrapped(
