@@ -18,6 +18,8 @@ _T = TypeVar("_T")
 _ONE = np.float64(2.0**32)
 _TILE = 4096
 """A tile and its scratch copy, 32 KiB together, stay in the first-level cache."""
+_BLOCK = 1 << 18
+"""A block of 1 MiB stays in the second-level cache, or nearly."""
 
 
 def _compiled(loop: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -30,9 +32,12 @@ def _compiled(loop: Callable[_P, _T]) -> Callable[_P, _T]:
 
 def hadamard(x: NDArray[np.float32]) -> None:
     """Replace ``x`` by its Walsh-Hadamard transform."""
-    tile = min(len(x), _TILE)
-    _transform_tiles(x, tile, np.empty(tile, dtype=np.float32))
-    _transform_across(x, tile)
+    tile, block = min(len(x), _TILE), min(len(x), _BLOCK)
+    scratch = np.empty(tile, dtype=np.float32)
+    for part in x.reshape(-1, block):
+        _transform_tiles(part, tile, scratch)
+        _transform_across(part, tile)
+    _transform_across(x, block)
 
 
 def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 _RADIX = 16
 _COLUMNS = 1024
+_CACHED = 1 << 16
 _BLOCK = 1 << 15
 _INDICES = 1 << 14
 _ONE = 2.0**32
@@ -22,19 +23,15 @@ def hadamard(x: NDArray[np.float32]) -> None:
     product with a matrix of signs is what BLAS does best. The products are kept below the size at
     which OpenBLAS starts threads (2**18 multiplications): those stall beside other work.
     """
-    source, target = x, np.empty_like(x)
-    h = 1
+    h = min(len(x), _CACHED)
+    scratch = np.empty(h, dtype=np.float32)
+    for block in x.reshape(-1, h):
+        _transform(block, scratch)
     while h < len(x):
         radix = min(_RADIX, len(x) // h)
-        if h == 1:
-            shape = (-1, min(_COLUMNS, len(x) // radix), radix)
-            np.matmul(source.reshape(shape), _signs(radix), out=target.reshape(shape))
-        else:
-            np.matmul(_signs(radix), _tiles(source, radix, h), out=_tiles(target, radix, h))
-        source, target = target, source
+        for rows in x.reshape(-1, radix, h):
+            _transform_across(rows, scratch)
         h *= radix
-    if source is not x:
-        x[:] = source
 
 
 def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:
@@ -84,10 +81,33 @@ def _sum_of_squares(values: NDArray[np.int64], fits: bool) -> int:
     return (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())
 
 
-def _tiles(x: NDArray[np.float32], radix: int, h: int) -> NDArray[np.float32]:
-    """View ``x`` as matrices of ``radix`` rows, ``h`` apart, and a limited number of columns."""
-    columns = min(h, _COLUMNS)
-    return x.reshape(-1, radix, h // columns, columns).swapaxes(1, 2)
+def _transform(x: NDArray[np.float32], scratch: NDArray[np.float32]) -> None:
+    """Transform what fits the cache, to and fro between ``x`` and ``scratch``."""
+    source, target = x, scratch
+    h = 1
+    while h < len(x):
+        radix = min(_RADIX, len(x) // h)
+        if h == 1:
+            shape = (-1, min(_COLUMNS, len(x) // radix), radix)
+            np.matmul(source.reshape(shape), _signs(radix), out=target.reshape(shape))
+        else:
+            columns = min(h, _COLUMNS)
+            a, b = (y.reshape(-1, radix, h // columns, columns) for y in (source, target))
+            np.matmul(_signs(radix), a.swapaxes(1, 2), out=b.swapaxes(1, 2))
+        source, target = target, source
+        h *= radix
+    if source is not x:
+        x[:] = source
+
+
+def _transform_across(rows: NDArray[np.float32], scratch: NDArray[np.float32]) -> None:
+    """Transform the columns of ``rows``, as many of them at a time as ``scratch`` holds."""
+    radix = len(rows)
+    tiles = rows.reshape(radix, -1, _COLUMNS).swapaxes(0, 1)
+    held = scratch.reshape(-1, radix, _COLUMNS)
+    for start in range(0, len(tiles), len(held)):
+        part = tiles[start : start + len(held)]
+        part[:] = np.matmul(_signs(radix), part, out=held[: len(part)])
 
 
 @cache
