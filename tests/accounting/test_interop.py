@@ -12,6 +12,7 @@ from skellam.accounting import (
     epsilon,
     from_distribution,
     from_event,
+    to_distribution,
     to_event,
 )
 from skellam.accounting.losses import pld
@@ -92,7 +93,8 @@ def test_their_loss_distributions_compose_with_ours():
     )
     both = theirs + pld(noise, interval=1e-3)
     assert both.epsilon(1e-6) > max(theirs.epsilon(1e-6), epsilon(noise, delta=1e-6))
-    assert from_distribution(both.distribution).epsilon(1e-6) == pytest.approx(both.epsilon(1e-6))
+    assert to_distribution(both).get_epsilon_for_delta(1e-6) == pytest.approx(both.epsilon(1e-6))
+    assert from_distribution(to_distribution(both), compositions=2).delta(0.1) == both.delta(0.1)
 
 
 def test_an_optimistic_distribution_and_what_is_none_raise():

@@ -8,7 +8,7 @@ from skellam.accounting.conversion import gaussian_delta, gaussian_epsilon, gaus
 from skellam.accounting.curves import ORDERS, PAPER_ORDERS, Curve, GdpCurve, RdpCurve
 from skellam.accounting.gdp import gdp_parameter
 from skellam.accounting.guarantee import Audience, Guarantee, Unit
-from skellam.accounting.interop import from_distribution, from_event, to_event
+from skellam.accounting.interop import from_distribution, from_event, to_distribution, to_event
 from skellam.accounting.mechanisms import (
     Adjacency,
     Binomial,
@@ -91,6 +91,7 @@ __all__ = [
     "rdp_bound",
     "rdp_bound_scaled",
     "replace_one",
+    "to_distribution",
     "to_event",
     "to_record",
 ]

@@ -15,7 +15,8 @@ from skellam.accounting import conversion
 from skellam.errors import DomainError
 
 ORDERS: tuple[float, ...] = (
-    *(1 + x / 20 for x in range(1, 60)),
+    1.05,
+    *(1 + x / 10 for x in range(1, 30)),
     *(float(a) for a in (*range(4, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512, 1024)),
 )
 """Orders for tight RDP, fractional and whole."""

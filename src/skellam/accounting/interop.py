@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from skellam import _checks
 from skellam.accounting.domination import dominating
+from skellam.accounting.lossgrid import LossGrid
 from skellam.accounting.mechanisms import (
     Gaussian,
     Laplace,
@@ -78,10 +81,27 @@ def from_event(event: Any) -> list[Release]:  # noqa: ANN401
             raise DomainError(f"no release is known for the event {event!r}")
 
 
-def from_distribution(distribution: Any, *, slack: float = 0.0) -> Pld:  # noqa: ANN401
+def to_distribution(pld: Pld) -> Any:  # noqa: ANN401
+    """Return ``pld``, without its slack, as a loss distribution of dp_accounting."""
+    from dp_accounting.pld.pld_pmf import DensePLDPmf
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    remove, add = (
+        DensePLDPmf(side.interval, side.lowest, side.masses, side.infinite, True)
+        for side in (pld.remove, pld.add)
+    )
+    return PrivacyLossDistribution(remove, add)
+
+
+def from_distribution(
+    distribution: Any,  # noqa: ANN401
+    *,
+    compositions: int = 1,
+    slack: float = 0.0,
+) -> Pld:
     """Return a loss distribution of dp_accounting as a `Pld`; it must be a pessimistic one.
 
-    The way back is the attribute `Pld.distribution`.
+    ``compositions`` says how many releases are in it already, for the round-off that they bring.
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
@@ -89,12 +109,18 @@ def from_distribution(distribution: Any, *, slack: float = 0.0) -> Pld:  # noqa:
         raise KindError(
             f"distribution must be a PrivacyLossDistribution, got {type(distribution).__name__}"
         )
-    parts = distribution._pmf_remove, distribution._pmf_add  # noqa: SLF001
-    if not all(part._pessimistic_estimate for part in parts):  # noqa: SLF001
+    remove, add = (_grid(side) for side in (distribution._pmf_remove, distribution._pmf_add))  # noqa: SLF001
+    return Pld(remove, add, compositions, slack)
+
+
+def _grid(pmf: Any) -> LossGrid:  # noqa: ANN401
+    dense = pmf.to_dense_pmf()
+    if not dense._pessimistic_estimate:  # noqa: SLF001
         raise DomainError("distribution must be a pessimistic estimate: others bound nothing")
-    if not 0 <= distribution.get_delta_for_epsilon(0.0) <= 1 + 1e-9:
-        raise DomainError("distribution must give a delta between 0 and 1")
-    return Pld(distribution, slack=slack)
+    masses, infinite = np.asarray(dense._probs, dtype=np.float64), float(dense._infinity_mass)  # noqa: SLF001
+    if not abs(float(masses.sum()) + infinite - 1) <= 1e-6:
+        raise DomainError("distribution must have a total mass of one")
+    return LossGrid(float(dense._discretization), int(dense._lower_loss), masses, infinite)  # noqa: SLF001
 
 
 def _single(event: Any) -> Noise:  # noqa: ANN401

@@ -1,30 +1,22 @@
-"""Privacy loss distributions: exact composition on a grid of losses, rounded to the private side.
-
-Every distribution here is made by connecting the dots (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi
-2022): it has the true pair's privacy profile at each multiple of the interval and lies above it in
-between. dp_accounting composes them by FFT and charges what it truncates; what the FFT itself loses
-is charged here.
-"""
+"""Privacy loss distributions: exact composition by FFT, rounded to the private side."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.conversion import epsilon_with_slack
 from skellam.accounting.curves import with_slack
-from skellam.errors import DomainError
-
-Masses = NDArray[np.float64]
+from skellam.accounting.lossgrid import LossGrid, Masses, connected, connected_cells
 
 _POINTS = 1e4
 _COMPOSED_POINTS = 5e5
 _FINEST = 1e-7
+_FAR = 10.0
+"""Standard deviations at which a Gaussian is cut off: beyond lie 8e-24."""
 _ROUND_OFF = 2e-15
 """Absolute error of delta per composition by FFT. With Parseval, T-fold composition of N points
 loses at most T u log2(N) sqrt(K), u = 1.1e-16 and K < 10 the number of frequencies that matter."""
@@ -34,8 +26,8 @@ loses at most T u log2(N) sqrt(K), u = 1.1e-16 and K < 10 the number of frequenc
 class Pld:
     """The privacy loss distribution of ``compositions`` releases, in both directions."""
 
-    distribution: Any
-    """A pessimistic ``dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution``."""
+    remove: LossGrid
+    add: LossGrid
     compositions: int = 1
     slack: float = 0.0
 
@@ -44,23 +36,20 @@ class Pld:
         _checks.non_negative("slack", self.slack)
 
     def __add__(self, other: Pld) -> Pld:
-        try:
-            composed = self.distribution.compose(other.distribution)
-        except ValueError as error:
-            raise DomainError(
-                f"only distributions of one interval can be added: {error}"
-            ) from error
-        count = self.compositions + other.compositions
-        return Pld(composed, count, self.slack + other.slack)
+        return Pld(
+            self.remove + other.remove,
+            self.add + other.add,
+            self.compositions + other.compositions,
+            self.slack + other.slack,
+        )
 
     def __mul__(self, rounds: int) -> Pld:
         n = _checks.integer("rounds", rounds, 1)
-        composed = self.distribution if n == 1 else self.distribution.self_compose(n)
-        return Pld(composed, self.compositions * n, self.slack * n)
-
-    @property
-    def _round_off(self) -> float:
-        return 0.0 if self.compositions == 1 else self.compositions * _ROUND_OFF
+        if n == 1:
+            return self
+        remove = self.remove * n
+        add = remove if self.add is self.remove else self.add * n
+        return Pld(remove, add, self.compositions * n, self.slack * n)
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon at ``delta``; infinite where slack and round-off take it all."""
@@ -69,37 +58,62 @@ class Pld:
     def delta(self, epsilon: float) -> float:
         """Return the total delta at ``epsilon``."""
         _checks.number("epsilon", epsilon)
-        delta = float(self.distribution.get_delta_for_epsilon(epsilon)) + self._round_off
-        return with_slack(min(1.0, max(0.0, delta)), self.slack, epsilon)
+        delta = max(side.delta(epsilon) for side in (self.remove, self.add)) + self._round_off
+        return with_slack(min(1.0, delta), self.slack, epsilon)
 
     def _epsilon(self, delta: float) -> float:
         left = delta - self._round_off
-        if not left > 0:
-            return math.inf
-        epsilon = float(self.distribution.get_epsilon_for_delta(left))
-        return epsilon if epsilon >= 0 else math.inf
+        return max(side.epsilon(left) for side in (self.remove, self.add))
+
+    @property
+    def _round_off(self) -> float:
+        return _ROUND_OFF * self.compositions
+
+
+def gaussian_pld(z: float, *, rate: float = 1.0, interval: float, slack: float = 0.0) -> Pld:
+    """Return the distribution of a (Poisson sampled) Gaussian of noise multiplier ``z``.
+
+    In units of sigma: Q = N(0, 1), P = (1 - rate) Q + rate N(1/z, 1), and the loss at t is
+    log(1 - rate + rate exp(t/z - 1/(2 z^2))), which rises.
+    """
+    _checks.positive("z", z)
+    q, h = _checks.rate("rate", rate), _checks.positive("interval", interval)
+    lowest, highest = math.floor(_loss(-_FAR, z, q) / h), math.ceil(_loss(_FAR + 1 / z, z, q) / h)
+    edges = _threshold(h * np.arange(lowest, highest + 1, dtype=np.float64), z, q)
+    plain, below, above = _cells(edges)
+    moved, moved_below, moved_above = _cells(edges - 1 / z)
+    mixed = q * moved + (1 - q) * plain
+    remove = connected_cells(mixed, plain, interval=h, lowest=lowest)
+    add = connected_cells(plain[::-1], mixed[::-1], interval=h, lowest=-highest)
+    return Pld(
+        _with_ends(remove, q * moved_below + (1 - q) * below, q * moved_above + (1 - q) * above),
+        _with_ends(add, above, below),
+        slack=slack,
+    )
 
 
 def gaussian_interval(z: float, rate: float, rounds: int) -> float:
     """Return a grid interval fine enough for ``rounds`` releases of `gaussian_pld`."""
-    # The loss ten standard deviations out, and the root of its second moment or a bit more.
-    far = 10 / z + 0.5 / z**2
-    reach = math.log1p(rate * math.expm1(far)) if far < 700 else far
+    reach = _loss(_FAR + 1 / z, z, rate)
     spread = rate * math.sqrt(math.expm1(min(1 / z**2, 700.0)))
     return _interval(reach, min(spread, reach), rounds)
 
 
-def gaussian_pld(z: float, *, rate: float = 1.0, interval: float, slack: float = 0.0) -> Pld:
-    """Return the distribution of a (Poisson sampled) Gaussian of noise multiplier ``z``."""
-    from dp_accounting.pld import privacy_loss_distribution
+def pair_pld(p: Masses, q: Masses, *, interval: float, outside: float, slack: float = 0.0) -> Pld:
+    """Return the distribution of the pair (p, q) of laws on one finite set, in both directions.
 
-    # dp_accounting answers epsilon 0 for a NaN, so nothing unchecked may reach it.
-    distribution = privacy_loss_distribution.from_gaussian_mechanism(
-        _checks.positive("z", z),
-        sampling_prob=_checks.rate("rate", rate),
-        value_discretization_interval=_checks.positive("interval", interval),
-    )
-    return Pld(distribution, slack=slack)
+    ``outside`` bounds the mass that either law has elsewhere: it counts as infinite loss.
+    """
+    remove, add = (connected(a, b, interval=interval, outside=outside) for a, b in ((p, q), (q, p)))
+    return Pld(remove, add, slack=slack)
+
+
+def pair_interval(p: Masses, q: Masses, rounds: int) -> float:
+    """Return a grid interval fine enough for ``rounds`` releases of `pair_pld`."""
+    both = (p > 0) & (q > 0)
+    losses = np.log(p[both] / q[both])
+    spread = math.sqrt(float(np.sum(p[both] * losses**2)))
+    return _interval(float(np.max(np.abs(losses), initial=1e-9)), spread, rounds)
 
 
 def symmetrised(pld: Pld) -> Pld:
@@ -109,69 +123,50 @@ def symmetrised(pld: Pld) -> Pld:
     convex hull of both directions has this profile there and its mirror image below: a loss l > 0
     keeps its mass m, -l gets m e^-l, and 0 the rest.
     """
-    from dp_accounting.pld import privacy_loss_distribution
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
-
-    offset, masses, infinite, interval = _dense(pld.distribution._pmf_remove)  # noqa: SLF001
-    positive = np.zeros(max(offset + len(masses) - 1, 1))
-    kept = masses[max(0, 1 - offset) :]
-    if len(kept):
-        positive[-len(kept) :] = kept
-    mirrored = positive * np.exp(-interval * np.arange(1, len(positive) + 1))
-    centre = max(0.0, 1 - infinite - positive.sum() - mirrored.sum())
-    whole = np.concatenate((mirrored[::-1], [centre], positive))
-    pmf = DensePLDPmf(interval, -len(positive), whole, infinite, pessimistic_estimate=True)
-    return Pld(privacy_loss_distribution.PrivacyLossDistribution(pmf), slack=pld.slack)
+    grid = pld.remove
+    top = max(grid.lowest + len(grid.masses) - 1, 1)
+    positive = np.zeros(top)
+    kept = grid.masses[max(0, 1 - grid.lowest) :]
+    positive[top - len(kept) :] = kept
+    mirrored = positive * np.exp(-grid.interval * np.arange(1, top + 1))
+    centre = max(0.0, 1 - grid.infinite - float(positive.sum() + mirrored.sum()))
+    masses = np.concatenate((mirrored[::-1], [centre], positive))
+    both = LossGrid(grid.interval, -top, masses, grid.infinite)
+    return Pld(both, both, slack=pld.slack)
 
 
-def pair_pld(p: Masses, q: Masses, *, interval: float, outside: float, slack: float = 0.0) -> Pld:
-    """Return the distribution of the pair (p, q) of laws on one finite set, in both directions.
-
-    ``outside`` bounds the mass that either law has elsewhere: it counts as infinite loss.
-    """
-    from dp_accounting.pld import privacy_loss_distribution
-
-    remove, add = (_connected(a, b, interval, outside) for a, b in ((p, q), (q, p)))
-    return Pld(privacy_loss_distribution.PrivacyLossDistribution(remove, add), slack=slack)
+def _loss(t: float, z: float, rate: float) -> float:
+    exponent = t / z - 0.5 / z**2
+    if rate == 1:
+        return exponent
+    return math.log1p(rate * math.expm1(exponent)) if exponent < 700 else exponent
 
 
-def pair_interval(p: Masses, q: Masses, rounds: int) -> float:
-    """Return a grid interval fine enough for ``rounds`` releases of the pair (p, q)."""
-    both = (p > 0) & (q > 0)
-    losses = np.log(p[both] / q[both])
-    spread = math.sqrt(float(np.sum(p[both] * losses**2)))
-    return _interval(float(np.max(np.abs(losses), initial=1e-9)), spread, rounds)
+def _threshold(losses: Masses, z: float, rate: float) -> Masses:
+    """Invert `_loss`; what lies below every loss is at minus infinity."""
+    if rate == 1:
+        return z * losses + 0.5 / z
+    with np.errstate(divide="ignore"):
+        ratio = np.maximum(np.expm1(np.minimum(losses, 500.0)) / rate, -1.0)
+        logs = np.where(losses < 500, np.log1p(ratio), losses - math.log(rate))
+    return z * logs + 0.5 / z
+
+
+def _cells(edges: Masses) -> tuple[Masses, float, float]:
+    """Return what a standard normal has between the edges, below and above, each to full digits."""
+    from scipy.special import ndtr
+
+    left, right = ndtr(edges), ndtr(-edges)
+    between = np.where(edges[:-1] > 0, right[:-1] - right[1:], left[1:] - left[:-1])
+    return between, float(left[0]), float(right[-1])
+
+
+def _with_ends(grid: LossGrid, below: float, above: float) -> LossGrid:
+    masses = grid.masses.copy()
+    masses[0] += below
+    return replace(grid, masses=masses, infinite=above)
 
 
 def _interval(reach: float, spread: float, rounds: int) -> float:
     composed = min(20 * math.sqrt(rounds) * spread + rounds * spread**2, 2 * rounds * reach)
     return max(reach / _POINTS, composed / _COMPOSED_POINTS, _FINEST)
-
-
-def _connected(p: Masses, q: Masses, interval: float, outside: float) -> Any:  # noqa: ANN401
-    """Split each atom between the two grid losses around it so that both its masses are kept.
-
-    With grid losses l and l + h around log(p/q): the upper part u has p-mass u and q-mass
-    u e^-(l+h), the lower part (p - u) e^-l; the q-masses add up to q at one u in [0, p].
-    """
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
-
-    both = (p > 0) & (q > 0)
-    infinite = outside + float(p[~both].sum())
-    p, q = p[both], q[both]
-    position = np.log(p / q) / interval
-    cell = np.floor(position)
-    upper = p * np.expm1(-(position - cell) * interval) / math.expm1(-interval)
-    upper = np.clip(upper, 0.0, p)
-    low = int(cell.min())
-    index = (cell - low).astype(np.int64)
-    size = int(index.max()) + 2
-    masses = np.bincount(index, p - upper, size) + np.bincount(index + 1, upper, size)
-    return DensePLDPmf(interval, low, masses, infinite, pessimistic_estimate=True)
-
-
-def _dense(pmf: Any) -> tuple[int, Masses, float, float]:  # noqa: ANN401
-    """Take a distribution of dp_accounting apart: lowest loss, masses, infinite mass, interval."""
-    dense = pmf.to_dense_pmf()
-    parts = dense._lower_loss, dense._probs, dense._infinity_mass, dense._discretization  # noqa: SLF001
-    return int(parts[0]), np.asarray(parts[1]), float(parts[2]), float(parts[3])

@@ -57,7 +57,8 @@ def composed_epsilon(
     _checks.open_unit("delta", delta)
     checked = _checked(releases)
     least = min(curve.epsilon(delta) for curve in curves(checked, method=method))
-    for tail in _TAILS if least == math.inf else ():
+    rounded = any(isinstance(noise_of(mechanism), RoundedSkellam) for mechanism, _ in checked)
+    for tail in _TAILS if rounded and least == math.inf else ():
         with suppress(CertificateError):
             fainter = [(_with_tail(mechanism, tail), rounds) for mechanism, rounds in checked]
             least = min(least, *(c.epsilon(delta) for c in curves(fainter, method=method)))
