@@ -1,4 +1,4 @@
-"""A client opens: it agrees with the others on who survived, and then on nothing else."""
+"""A client opens: it signs who survived, and then gives the shares that this set calls for."""
 
 from __future__ import annotations
 

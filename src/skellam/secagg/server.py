@@ -34,8 +34,9 @@ from skellam.secagg.messages import (
 )
 from skellam.secagg.participants import Participants, enrolled, senders
 from skellam.secagg.phase import Phase, Setting
+from skellam.secagg.pledges import Pledge
 from skellam.secagg.shamir import SHARE_BYTES
-from skellam.secagg.unlock import Dealt, EncodedRoll, Gathered, Pledge, Unlock
+from skellam.secagg.unlock import Dealt, EncodedRoll, Gathered, Unlock
 from skellam.secagg.wire import Nested
 from skellam.vectors import residue_dtype
 
