@@ -22,7 +22,7 @@ of u = high, and 0 with the rest. Cells cover [0, 1/2]; u and 1 - u are mirror i
 
 *Numbers.* Each atom of W is split between its two grid neighbours, keeping mass and mean: larger in
 convex order, also after summing, and smaller again for a finer grid. Between two vertices M is
-a chord, so vertices suffice, one beyond the tail included. Cutting s off at +-reach loses at
+a chord, so vertices suffice, and the point at the tail itself. Cutting s off at +-reach loses at
 most B (2 p(reach) + 2 (B - 1) p(0) S(reach)) of any E[phi V]; that is added.
 """
 
@@ -36,6 +36,7 @@ import numpy as np
 from skellam.accounting.convolution import log_sum, quantile_bound
 from skellam.accounting.gaps import DEFAULT_TAIL, FLOAT_SAFETY, last_threshold
 from skellam.accounting.laws import Law, Table, skellam_law
+from skellam.errors import CertificateError
 
 _FIRST_CELL = 1 / 128
 _STEP = 0.04
@@ -54,6 +55,8 @@ def kappa_of_block(variance: float, tail: float, block: int, largest: float) -> 
             cells += [(low, math.sqrt(low * high)), (math.sqrt(low * high), high)]
         else:
             worst = max(worst, found)
+    if not 0 < worst < math.inf:
+        raise CertificateError(f"no bound on rounding was found at variance {variance:g}")
     return worst
 
 
@@ -101,7 +104,11 @@ def _steepest_above(log_grid: Table, zero: int, block: int, tail: float, lost: f
     beyond = np.cumsum(masses[::-1])[::-1]
     values = np.arange(first - origin, top + 1 - origin, dtype=np.float64)
     moments = np.cumsum((masses * values)[::-1])[::-1]
-    moments += lost + 1e-12 * tail * (top - origin + 1 / -math.expm1(-theta))
-    last = 1 + int(np.searchsorted(-beyond, -tail, side="right"))
-    log_density = -0.5 * ndtri_exp(np.log(beyond[:last])) ** 2 - 0.5 * math.log(2 * math.pi)
-    return float((moments[:last] * np.exp(-log_density)).max())
+    lost += 1e-12 * tail * (top - origin + 1 / -math.expm1(-theta))
+    beyond, moments = np.append(beyond, 0.0), np.append(moments, 0.0) + lost
+    # vertices above 3/4 are left to the other side, whose tails they are
+    start, last = np.searchsorted(-beyond, [-0.75, -tail], side="right").tolist()
+    sizes = np.append(beyond[start:last], tail)
+    moments = np.append(moments[start:last], np.interp(tail, beyond[::-1], moments[::-1]))
+    log_density = -0.5 * ndtri_exp(np.log(sizes)) ** 2 - 0.5 * math.log(2 * math.pi)
+    return float((moments * np.exp(-log_density)).max())

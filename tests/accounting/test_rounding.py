@@ -1,0 +1,120 @@
+"""Result B: kappa, its tables, and that no real vector costs more after rounding."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtri
+
+from oracles import exact_profile, rounded_release
+from skellam.accounting.curves import GdpCurve
+from skellam.accounting.gaps import eta_skellam, last_threshold
+from skellam.accounting.laws import skellam_law
+from skellam.accounting.rounding import certificate_of_rounding, kappa, rounding_slack
+from skellam.errors import CertificateError, DomainError
+
+DEVIATIONS = (5, 10, 20, 42, 100, 170, 682, 2730, 10922)
+TABLES = {
+    1e-22: (1.821, 1.466, 1.244, 1.117, 1.049, 1.029, 1.007, 1.0018, 1.0005),
+    1e-10: (1.577, 1.316, 1.161, 1.076, 1.032, 1.019, 1.005, 1.0012, 1.0003),
+}
+EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+
+
+@pytest.mark.parametrize(
+    ("tail", "deviation", "printed"),
+    [(t, s, v) for t, row in TABLES.items() for s, v in zip(DEVIATIONS, row, strict=True)],
+)
+def test_the_tables_of_kappa_are_met(tail, deviation, printed):
+    found = kappa(float(deviation) ** 2, tail=tail) * deviation
+    assert found == pytest.approx(printed, abs=1e-3)
+
+
+@given(
+    st.floats(-4, 8).map(math.exp),
+    st.floats(1e-6, 1),
+    st.sampled_from([1e-6, 1e-10]),
+)
+def test_no_certified_threshold_has_a_wider_gap_than_kappa_times_the_fraction(variance, f, tail):
+    law = skellam_law(variance)
+    last = last_threshold(law, tail)
+    p, beyond = np.exp(law.log_pmf), np.exp(law.log_survival)
+    at = np.arange(1, last + 1)
+    above = ndtri(beyond[at] + f * p[at - 1]) - ndtri(beyond[at])
+    below = ndtri(beyond[at]) - ndtri(beyond[at] - f * p[at])  # t = 1 - at, reflected
+    noise = 1e-12 / tail**0.05
+    assert max(above.max(), below.max()) <= kappa(variance, tail=tail) * f + noise
+
+
+@settings(max_examples=80)
+@given(
+    st.floats(-3.5, 2.5).map(math.exp),
+    st.lists(st.floats(-2.5, 2.5), min_size=1, max_size=3).filter(lambda v: math.hypot(*v) > 1e-3),
+    st.sampled_from([1.0, 0.3, 0.02]),
+    st.sampled_from([1e-4, 1e-7, 1e-12]),
+)
+def test_no_real_vector_costs_more_than_its_norm_times_kappa(variance, vector, rate, tail):
+    moved, plain = rounded_release.pair(variance, vector, 12 + int(6 * math.sqrt(variance)))
+    found = certificate_of_rounding(
+        variance, l2=math.hypot(*vector), dimension=len(vector), tail=tail, block=1, largest=None
+    )
+    curve = GdpCurve(*found)
+    for epsilon in EPSILONS:
+        exact = exact_profile.profile(rate * moved + (1 - rate) * plain, plain, epsilon)
+        base = math.log1p(math.expm1(epsilon) / rate)
+        assert exact <= rate * curve.delta(base) * (1 + 1e-9) + 1e-15
+
+
+@given(st.floats(-6, 12).map(math.exp), st.sampled_from([1e-6, 1e-10, 1e-17, 1e-22]))
+def test_the_mass_set_aside_is_at_most_the_tail_or_twice_it_over_a_small_variance(variance, tail):
+    assert 0 < rounding_slack(variance, dimension=1, tail=tail) <= tail * max(1, 2 / variance)
+
+
+def test_slack_is_counted_once_a_coordinate_or_once_a_block():
+    one = rounding_slack(100.0, dimension=1, tail=1e-12)
+    assert rounding_slack(100.0, dimension=1000, tail=1e-12) == pytest.approx(1000 * one)
+    blocks = rounding_slack(100.0, dimension=1000, tail=1e-12, block=64, largest=1.0)
+    assert blocks == pytest.approx(16 * 1e-12)
+
+
+@given(st.floats(-4, 15).map(math.exp), st.sampled_from([1e-6, 1e-17]))
+def test_kappa_is_at_least_eta_and_falls_with_a_larger_tail(variance, tail):
+    assert eta_skellam(variance) <= kappa(variance, tail=tail) <= kappa(variance, tail=tail / 100)
+
+
+def test_a_real_vector_is_cheaper_than_the_norm_it_could_round_up_to():
+    """The paper pays sqrt(r^2 + d/4 + r + sqrt(d)/2); rounding in expectation costs almost r."""
+    r, d = 200.0, 2**16
+    inflated = math.sqrt(r**2 + d / 4 + r + math.sqrt(d) / 2)
+    assert kappa(1e4, tail=1e-17) * r < 0.9 * inflated * eta_skellam(1e4)
+
+
+def test_no_certified_threshold_raises():
+    with pytest.raises(CertificateError, match="raise the variance"):
+        kappa(1e-12, tail=1e-6)
+
+
+def test_a_norm_beyond_the_certified_table_raises():
+    with pytest.raises(CertificateError, match="lower the norm"):
+        certificate_of_rounding(4.0, l2=200.0, dimension=10, tail=1e-12, block=1, largest=None)
+
+
+@pytest.mark.parametrize("tail", [0, 0.7, 1, math.nan, -1e-9])
+@pytest.mark.parametrize("block", [1, 16])
+def test_a_tail_outside_its_domain_is_refused(tail, block):
+    with pytest.raises((DomainError, CertificateError), match=r"tail|threshold"):
+        kappa(100.0, tail=tail, block=block, largest=1.0)
+
+
+@pytest.mark.parametrize("largest", [None, 0, -1.0, math.nan, math.inf])
+def test_blocks_need_a_bound_on_the_coordinates(largest):
+    with pytest.raises(DomainError, match="largest"):
+        kappa(100.0, tail=1e-12, block=16, largest=largest)
+
+
+@pytest.mark.parametrize("block", [0, -4, 1.5])
+def test_a_block_is_a_positive_integer(block):
+    with pytest.raises(DomainError, match="block"):
+        kappa(100.0, tail=1e-12, block=block, largest=1.0)
