@@ -36,14 +36,16 @@ def upper_norm(y: NDArray[np.floating[Any]]) -> float:
     """Return an upper bound, tight to ``2**-30``, on the L2 norm of the very floats in ``y``.
 
     Adding 2**13 squares in float64 errs by at most 2**-39 of the sum in any order, adding the
-    parts' sums (at most 2**20 of them) by 2**-32, and each is halved by the root.
+    rows' sums (at most 2**20 of them) by 2**-32, and each is halved by the root.
     """
-    scratch = np.empty(_DOT, dtype=np.float64)
+    rows = np.zeros((-(-min(CHUNK, len(y)) // _DOT), _DOT))
+    flat = rows.reshape(-1)
     total = 0.0
-    for start in range(0, len(y), _DOT):
-        part = scratch[: min(_DOT, len(y) - start)]
-        np.copyto(part, y[start : start + _DOT])
-        total += float(part.dot(part))
+    for start in range(0, len(y), CHUNK):
+        part = y[start : start + CHUNK]
+        flat[: len(part)] = part
+        flat[len(part) :] = 0
+        total += float(np.vecdot(rows, rows).sum())
     return math.sqrt(total) * (1 + 2.0**-30)
 
 
