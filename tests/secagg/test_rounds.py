@@ -1,10 +1,16 @@
 """Whole rounds on the bus: the sum is exact, whoever falls silent within the tolerance."""
 
-import pytest
+from dataclasses import replace
 
-from oracles.rounds import cohort
-from skellam.errors import ThresholdError
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from oracles.rounds import LABEL, cohort
+from skellam.errors import ProtocolError, ThresholdError
 from skellam.secagg.bus import Script, Stage
+from skellam.secagg.messages import Masked
+from skellam.vectors import Residues, residue_dtype
 
 
 @pytest.mark.parametrize(("clients", "length"), [(3, 1), (5, 1 << 20), (20, 1 << 14), (140, 64)])
@@ -39,7 +45,15 @@ def test_the_sum_is_exact_with_dropouts_at_every_stage_down_to_the_threshold(
     assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
 
 
-@pytest.mark.parametrize(("clients", "length", "tolerated"), COVERING)
+@pytest.mark.parametrize(
+    ("clients", "length", "tolerated"),
+    [
+        (3, 1, 1),
+        (5, 1 << 20, 2),
+        pytest.param(100, 1 << 14, 8, marks=pytest.mark.slow),
+        *COVERING[3:],
+    ],
+)
 def test_one_below_the_threshold_raises_before_anybody_opens_anything(clients, length, tolerated):
     members = cohort(clients, length, dropouts=tolerated)
     gone = members.numbers[: tolerated + 1]
@@ -92,3 +106,36 @@ def test_the_sparse_graph_bears_dropouts_at_every_stage(stage):
     assert not members.round.topology(150).complete
     outcome = members.run(Script(silent={stage: members.numbers[::22]}))
     assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
+
+
+@pytest.mark.parametrize("bits", [8, 12, 20])
+def test_what_a_client_sends_looks_uniform_even_for_a_constant_vector(bits):
+    """Chi-square over the bits of all masked vectors; false alarms below 1e-7 for each width."""
+    length = 1 << 15
+    members = cohort(3, length, bits=bits)
+    flat = Residues(np.ones(length, dtype=residue_dtype(bits)), bits, LABEL)
+    members = replace(members, vectors=dict.fromkeys(members.numbers, flat))
+    sent = []
+
+    def uplink(stage, number, data):
+        if stage is Stage.MASK:
+            sent.append(np.frombuffer(Masked.decode(data).vector, dtype=residue_dtype(bits)))
+        return data
+
+    outcome = members.run(Script(uplink=uplink))
+    assert set(outcome.total.values.tolist()) == {3}
+    for values in sent:
+        ones = np.array([((values >> j) & 1).sum(dtype=np.int64) for j in range(bits)])
+        statistic = float(((ones - length / 2) ** 2 / (length / 4)).sum())
+        assert statistic < chi2.isf(1e-7 / 3, bits)
+
+
+@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK])
+def test_a_letter_that_the_network_changed_stops_its_client(stage):
+    members = cohort(3, 5)
+
+    def downlink(at, number, data):
+        return data[:-70] + b"?" + data[-69:] if at is stage else data
+
+    with pytest.raises(ProtocolError):
+        members.run(Script(downlink=downlink))
