@@ -16,7 +16,7 @@ from skellam import _checks, secagg
 from skellam.codec import Codec, GaussianBaseline, WrapEstimate, public_seed
 from skellam.codec.layout import Tensors, flatten
 from skellam.entropy import Entropy, random_bytes
-from skellam.errors import ThresholdError
+from skellam.errors import DomainError, InfeasibleError, ThresholdError
 from skellam.plan import Noise, Plan, Tolerance
 from skellam.vectors import Reals, Residues
 
@@ -82,7 +82,8 @@ class Aggregate(Protocol):
 
 def clear(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -> Sum:
     """Sum the survivors' messages in the clear: for simulation, and for central noise."""
-    _require_enough(plan, this)
+    require_cohort(plan, this)
+    _require_survivors(plan, this)
     if plan.noise.continuous:
         return _continuous(plan, this, update, entropy=entropy)
     codec = this.codec(plan)
@@ -97,6 +98,7 @@ def clear(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) ->
 
 def secure(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -> Sum:
     """Run the whole protocol among the members; the server's part sees masked vectors alone."""
+    require_cohort(plan, this)
     codec = this.codec(plan)
     outcome = secagg.bus.run(
         protocol_round(plan, this, codec),
@@ -110,6 +112,27 @@ def secure(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -
     if revealed:
         total = codec.remove(total, revealed)
     return _released(plan, codec, total, outcome.survivors, entropy)
+
+
+def plain(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -> Sum:  # noqa: ARG001
+    """Sum the survivors' updates as they are, with no clip and no noise: nothing is private."""
+    require_cohort(plan, this)
+    _require_survivors(plan, this)
+    total = np.zeros(plan.dimension)
+    for number in this.survivors:
+        if (vector := update(number)) is not None:
+            x = flatten(vector)
+            total += x if np.isfinite(x).all() else 0.0
+    return Sum(Reals(total), this.survivors, None)
+
+
+def require_cohort(plan: Plan, this: Round) -> None:
+    """Raise `ThresholdError` unless secure aggregation is possible among the members."""
+    dropouts, colluders = this.tolerance(plan)
+    try:
+        secagg.topology(len(this.members), dropouts=dropouts, colluders=colluders)
+    except (InfeasibleError, DomainError) as error:
+        raise ThresholdError(f"the cohort is too small: {error}") from error
 
 
 def protocol_round(plan: Plan, this: Round, codec: Codec) -> secagg.Round:
@@ -164,7 +187,7 @@ def _released(
     return Sum(codec.decode(final), survivors, codec.wrap(final))
 
 
-def _require_enough(plan: Plan, this: Round) -> None:
+def _require_survivors(plan: Plan, this: Round) -> None:
     least = max(1, len(this.members) - this.tolerance(plan).dropouts)
     if len(this.survivors) < least:
         raise ThresholdError(

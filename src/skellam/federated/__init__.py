@@ -1,1 +1,71 @@
-"""Private federated training: data, models, local training and the server's side (needs torch)."""
+"""Private federated training: tasks, cohorts, the loop, and what may be shown of it.
+
+>>> from skellam import federated as fl                                      # doctest: +SKIP
+>>> history = fl.train(fl.tasks.digits(), plan, aggregate=fl.secure(dropout=0.05),
+...                    entropy=sk.SystemEntropy(), folder="run")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from skellam.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from skellam.federated import data, models, tasks
+    from skellam.federated.aggregate import Aggregation, clear, plain, secure
+    from skellam.federated.history import Header, History, Record, Stop
+    from skellam.federated.local import LocalTraining
+    from skellam.federated.server import ServerOptimiser, adam, fedavg
+    from skellam.federated.tasks import Task
+    from skellam.federated.training import train
+
+__all__ = [
+    "Aggregation",
+    "Header",
+    "History",
+    "LocalTraining",
+    "Record",
+    "ServerOptimiser",
+    "Stop",
+    "Task",
+    "adam",
+    "clear",
+    "data",
+    "fedavg",
+    "models",
+    "plain",
+    "secure",
+    "tasks",
+    "train",
+]
+
+_HOMES = {
+    "Aggregation": "aggregate",
+    "Header": "history",
+    "History": "history",
+    "LocalTraining": "local",
+    "Record": "history",
+    "ServerOptimiser": "server",
+    "Stop": "history",
+    "Task": "tasks",
+    "adam": "server",
+    "clear": "aggregate",
+    "fedavg": "server",
+    "plain": "aggregate",
+    "secure": "aggregate",
+    "train": "training",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562: torch is imported when it is needed)
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        home = import_module(f"{__name__}.{_HOMES.get(name, name)}")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtraError("training needs torch: pip install 'skellam[torch]'") from error
+    return getattr(home, name) if name in _HOMES else home

@@ -23,8 +23,12 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptimiser:
-    """``init`` makes the first state of a model, ``apply`` the next one from a mean update."""
+    """``init`` makes the first state of a model, ``apply`` the next one from a mean update.
 
+    ``name`` tells it from others: a run goes on with the optimiser that it began with.
+    """
+
+    name: str
     init: Callable[[Vector], ServerState]
     apply: Callable[[ServerState, Vector], ServerState]
 
@@ -42,7 +46,7 @@ def fedavg(*, rate: float = 1.0, momentum: float = 0.0) -> ServerOptimiser:
         velocity = kept * state.memory[0] + update
         return ServerState(state.model + step * velocity, (velocity,), state.step + 1)
 
-    return ServerOptimiser(init, apply)
+    return ServerOptimiser(f"fedavg(rate={rate!r}, momentum={momentum!r})", init, apply)
 
 
 def adam(
@@ -66,7 +70,8 @@ def adam(
         move = np.float32(rate / (1 - first**count)) * mean / scaled
         return ServerState(state.model + move, (mean, square), count)
 
-    return ServerOptimiser(init, apply)
+    settings = f"rate={rate!r}, first={first!r}, second={second!r}, floor={floor!r}"
+    return ServerOptimiser(f"adam({settings})", init, apply)
 
 
 def _require_like(state: ServerState, update: Vector) -> None:

@@ -1,0 +1,233 @@
+"""The training loop: rounds of federated averaging, each paid for before it is released.
+
+A round is drawn, written into the ledger, run, applied to the model, measured on public data, and
+kept: first its record, then the checkpoint. Killed anywhere, the run goes on from its last
+checkpoint. Noise that replays gives the round that was cut off again and costs nothing more; secret
+noise is drawn anew, and both releases count, for the first may have been seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+from skellam import _checks
+from skellam.accounting.ledger import Ledger
+from skellam.engines.local import Sum
+from skellam.entropy import Entropy, random_bytes
+from skellam.errors import BudgetError, DataError, DomainError
+from skellam.federated.aggregate import Aggregation
+from skellam.federated.checkpoint import Checkpoint
+from skellam.federated.cohort import Population
+from skellam.federated.evaluation import Evaluation
+from skellam.federated.folder import Folder
+from skellam.federated.history import Header, History, Record, Stop
+from skellam.federated.purse import Account, Nothing, Purse, open_ledger, require_whole
+from skellam.federated.rounds import Rounds, Skipped
+from skellam.federated.server import ServerOptimiser, ServerState, fedavg
+from skellam.federated.streams import Streams
+from skellam.federated.tasks import Task
+from skellam.plan import Plan
+
+Watch: TypeAlias = Callable[[Record], object]
+
+
+def train(
+    task: Task,
+    plan: Plan,
+    *,
+    aggregate: Aggregation,
+    entropy: Entropy,
+    server: ServerOptimiser | None = None,
+    folder: str | PathLike[str] | None = None,
+    ledger: Ledger | None = None,
+    resume: bool = False,
+    every: int = 1,
+    watch: Watch | None = None,
+) -> History:
+    """Train ``task`` by ``plan`` and return what may be shown of it, with the model.
+
+    Without a ``ledger`` the run keeps one of its own, with the plan's target as its budget. A run
+    with a ``folder`` goes on after a kill with ``resume``. The model is measured ``every`` so many
+    rounds and after the last; ``watch`` is told each record.
+    """
+    setup = _Setup(task, plan, aggregate, Streams(entropy), server or fedavg(momentum=0.9))
+    _checks.integer("every", every, 1)
+    with ExitStack() as stack, _one_thread():
+        place = Folder(Path(folder or stack.enter_context(TemporaryDirectory())))
+        place.prepare(resume=resume)
+        checkpoint = place.restore() or setup.begin(place)
+        setup.require_same(checkpoint)
+        purse: Purse = Nothing()
+        if aggregate.private(plan):
+            book = stack.enter_context(open_ledger(ledger, place.ledger, setup.population))
+            require_whole(book, checkpoint.spends)
+            purse = setup.account(book, checkpoint.run)
+        loop = _Loop(setup, place, purse, setup.rounds(place, purse), Evaluation.of(task), every)
+        records = place.records()
+        state, stop = loop.run(checkpoint, records, watch or (lambda _: None))
+        return History(
+            header=setup.header,
+            records=tuple(records),
+            model=state.model,
+            stop=stop,
+            guarantees=purse.guarantees(),
+            folder=None if folder is None else place.path,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Setup:
+    """What does not change in the course of a run."""
+
+    task: Task
+    plan: Plan
+    aggregate: Aggregation
+    streams: Streams
+    server: ServerOptimiser
+
+    def __post_init__(self) -> None:
+        if self.task.dimension != self.plan.dimension:
+            raise DomainError(
+                f"the plan's dimension must be {self.task.dimension}, the model's number of "
+                f"parameters, got {self.plan.dimension}"
+            )
+        _ = self.population
+
+    @property
+    def population(self) -> Population:
+        return Population(self.plan, len(self.task.splits.train))
+
+    @property
+    def header(self) -> Header:
+        return Header(
+            task=self.task.name,
+            training=repr(self.task.training),
+            server=self.server.name,
+            aggregate=self.aggregate.name,
+            population=self.population.statement,
+            private=self.aggregate.private(self.plan),
+            replayable=self.streams.replayable,
+            plan=self.plan,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of what must be the same when a run goes on; the entropy's seed is among it."""
+        return sha256((self.header.to_json() + self.streams.commitment).encode()).hexdigest()
+
+    def begin(self, place: Folder) -> Checkpoint:
+        state = self.server.init(self.task.initial(entropy=self.streams("model")))
+        run = random_bytes(32, entropy=self.streams("name"))
+        checkpoint = Checkpoint(0, state, run, self.fingerprint, spends=0)
+        place.start(self.header, checkpoint)
+        return checkpoint
+
+    def require_same(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.fingerprint != self.fingerprint:
+            raise DataError(
+                "the checkpoint is of a run with another task, plan, aggregation or seed; "
+                "resume with what the run began with"
+            )
+
+    def account(self, ledger: Ledger, run: bytes) -> Account:
+        return Account(ledger, self.population, run=run, replayable=self.streams.replayable)
+
+    def rounds(self, place: Folder, purse: Purse) -> Rounds:
+        return Rounds(
+            self.task,
+            self.population,
+            self.aggregate,
+            self.streams,
+            purse,
+            place,
+            self.task.learner(),
+            tuple(self.task.splits.train),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loop:
+    setup: _Setup
+    folder: Folder
+    purse: Purse
+    rounds: Rounds
+    evaluation: Evaluation
+    every: int
+
+    def run(
+        self, start: Checkpoint, records: list[Record], watch: Watch
+    ) -> tuple[ServerState, Stop]:
+        """Return the last state, and why it is the last; ``records`` grows by every round's."""
+        checkpoint = start
+        for number in range(start.round, self.setup.plan.rounds):
+            try:
+                outcome = self.rounds.run(number, checkpoint.state.model)
+            except BudgetError:
+                return checkpoint.state, Stop.BUDGET
+            state = self._applied(checkpoint.state, outcome)
+            record = self._record(number, state, outcome)
+            checkpoint = replace(
+                checkpoint, round=number + 1, state=state, spends=self.purse.spends
+            )
+            self.folder.keep(record, checkpoint)
+            records.append(record)
+            watch(record)
+        return checkpoint.state, Stop.FINISHED
+
+    def _applied(self, state: ServerState, outcome: Sum | Skipped) -> ServerState:
+        if isinstance(outcome, Skipped):
+            return state
+        mean = outcome.total / self.setup.plan.cohort
+        return self.setup.server.apply(state, mean.values.astype(np.float32))
+
+    def _record(self, number: int, state: ServerState, outcome: Sum | Skipped) -> Record:
+        record = Record(round=number)
+        if isinstance(outcome, Skipped):
+            record = replace(record, skipped=outcome.reason)
+        elif outcome.wrap is not None:
+            record = replace(
+                record,
+                wrap_k=_finite(outcome.wrap.k),
+                wrap_probability=_finite(outcome.wrap.probability),
+                bytes_per_client=self.setup.plan.bytes_per_client,
+            )
+        if (number + 1) % self.every and number + 1 < self.setup.plan.rounds:
+            return record
+        test, validation = self.evaluation.measure(state.model)
+        spent = self.purse.epsilons()
+        return replace(
+            record,
+            test_loss=_finite(test.loss),
+            test_accuracy=test.accuracy,
+            validation_loss=_finite(validation.loss),
+            validation_accuracy=validation.accuracy,
+            epsilon_public=spent.public,
+            epsilon_server=spent.server,
+            epsilon_server_worst=spent.server_worst,
+        )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Hold torch to one thread: a client's batches are too small for more to help."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _finite(x: float) -> float | None:
+    return x if isfinite(x) else None

@@ -1,0 +1,250 @@
+import json
+import stat
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import skellam as sk
+from oracles.tiny_task import examples, plan, seeded, task
+from skellam import federated as fl
+from skellam.accounting.ledger import Ledger
+from skellam.errors import DataError, DomainError, LedgerError
+from skellam.federated.cohort import Population
+from skellam.federated.data import Splits, client_data
+from skellam.federated.streams import Streams
+
+
+def run(made=None, *, learnt=None, aggregate=None, entropy=None, **options):
+    return fl.train(
+        learnt or task(),
+        made or plan(),
+        aggregate=aggregate or fl.clear(),
+        entropy=entropy or seeded(),
+        **options,
+    )
+
+
+def test_training_without_privacy_learns_the_task():
+    history = run(plan(rounds=30), aggregate=fl.plain())
+    assert history.records[-1].test_accuracy > 0.9
+    assert history.records[-1].epsilon_public is None
+    assert history.guarantees is None
+    assert not history.header.private
+
+
+def test_training_with_little_noise_learns_the_task():
+    made = replace(plan(rounds=30, noise="none"))
+    assert run(made).records[-1].test_accuracy > 0.9
+
+
+@pytest.mark.parametrize("changes", [{}, {"removable": True}, {"noise": "central-skellam"}])
+@pytest.mark.parametrize("dropout", [0.0, {1: range(3), 3: (5,)}])
+def test_the_secured_model_is_the_clear_model_bit_for_bit(changes, dropout):
+    made = plan(rounds=4, **changes)
+    clear = run(made, aggregate=fl.clear(dropout=dropout))
+    secure = run(made, aggregate=fl.secure(dropout=dropout))
+    assert np.array_equal(clear.model, secure.model)
+    assert clear.records == secure.records
+
+
+def test_dropouts_change_nothing_but_the_survivors():
+    """Without noise a vanished client is one that never was: others' updates stay the same."""
+    made = plan(rounds=1, sampling="all", population=None, cohort=12)
+    start, whole, rest, gone = (
+        run(made, aggregate=fl.plain(dropout={0: silent}), server=fl.fedavg()).model
+        for silent in (range(12), (), (3,), set(range(12)) - {3})
+    )
+    # Too many gone skip the round: that is the model before it.
+    assert np.array_equal(start, gone)
+    update = clients_update(3, start)
+    assert np.allclose(whole - rest, update / 12, atol=1e-6)
+
+
+def clients_update(number, start):
+    learnt, streams = task(), Streams(seeded()).within("round/0")
+    client = list(learnt.splits.train)[number]
+    return learnt.learner().update(
+        start,
+        learnt.splits.train[client],
+        learnt.training,
+        entropy=streams(f"training/{number}"),
+    )
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "central-skellam", "distributed-discrete-gaussian"])
+def test_every_noise_trains(noise):
+    rounding = "conditional" if "discrete" in noise else None
+    history = run(plan(noise=noise, rounding=rounding, rounds=2), entropy=sk.SystemEntropy())
+    assert history.records[-1].epsilon_public > 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sampling": "fixed"},
+        {"sampling": "all", "population": None, "cohort": 12},
+        {"sampling": "self", "coin": 0.7},
+    ],
+)
+def test_every_sampling_trains_and_is_accounted_as_such(changes):
+    made = plan(rounds=2, **changes)
+    history = run(made, entropy=sk.SystemEntropy())
+    assert history.records[-1].epsilon_public == pytest.approx(made.privacy().epsilon)
+    server = made.privacy(audience="server", participations=2)
+    assert history.guarantees.server_worst.epsilon == server.epsilon
+
+
+def test_with_a_seed_nothing_is_guaranteed_and_the_ledger_says_why(tmp_path):
+    history = run(folder=tmp_path)
+    assert history.header.replayable
+    assert history.guarantees is None
+    assert all(record.epsilon_public is None for record in history.records)
+    account = Ledger.verify(tmp_path / "ledger")
+    assert len(account.spends) == 5
+    with pytest.raises(LedgerError, match="seed"):
+        account.guarantee()
+
+
+def test_the_guarantee_names_both_audiences_and_the_population():
+    history = run(entropy=sk.SystemEntropy())
+    public, mean, worst = history.guarantees
+    assert public.epsilon < mean.epsilon < worst.epsilon
+    assert "population 12" in str(public)
+    made = plan(population=1000)
+    stated = run(made, entropy=sk.SystemEntropy())
+    assert "hypothetical population 1000" in stated.header.population
+    assert "hypothetical population 1000" in str(stated.guarantees.public)
+
+
+def test_the_budget_stops_training_with_the_model_so_far(tmp_path):
+    made = plan()
+    epsilon = made.privacy(rounds=3).epsilon
+    with Ledger.create(tmp_path / "book", epsilon=epsilon, delta=1e-3) as ledger:
+        history = run(made, ledger=ledger, entropy=sk.SystemEntropy())
+        assert len(ledger.account.spends) == 3
+    assert history.stop is fl.Stop.BUDGET
+    assert len(history.records) == 3
+    assert np.isfinite(history.model).all()
+    assert history.guarantees.public.epsilon <= epsilon
+
+
+def test_a_cohort_below_the_threshold_skips_the_round_and_costs_nothing(tmp_path):
+    made = plan(cohort=1, rounds=12)
+    history = run(made, folder=tmp_path)
+    skipped = [record.round for record in history.records if record.skipped]
+    assert 0 < len(skipped) < 12
+    assert len(Ledger.verify(tmp_path / "ledger").spends) == 12 - len(skipped)
+
+
+@pytest.mark.parametrize("aggregate", [fl.clear, fl.secure])
+def test_too_many_dropouts_skip_the_round_and_the_payment_stands(tmp_path, aggregate):
+    history = run(aggregate=aggregate(dropout={2: range(12)}), folder=tmp_path)
+    assert [record.skipped for record in history.records] == [None, None, "too few clients"] + [
+        None
+    ] * 2
+    assert history.records[2].test_accuracy == history.records[1].test_accuracy
+    assert len(Ledger.verify(tmp_path / "ledger").spends) == 5
+
+
+def test_a_client_whose_training_fails_sends_zeros_and_its_noise(tmp_path):
+    held = {f"c{n:02d}": examples(6, n) for n in range(12)}
+    bad = (np.zeros((6, 4), dtype=np.float32), np.full(6, 99))  # no such class: torch raises
+    broken = task(
+        splits=Splits(
+            client_data({**held, "c05": bad}),
+            client_data({"v": examples(60, 1)}),
+            client_data({"t": examples(60, 2)}),
+            classes=3,
+        )
+    )
+    made = plan(sampling="all", population=None, cohort=12, rounds=2)
+    history = run(made, learnt=broken, folder=tmp_path)
+    assert all(record.skipped is None for record in history.records)
+    told = [json.loads(line) for line in (tmp_path / "operator.jsonl").read_text().splitlines()]
+    assert [line["failures"] for line in told] == [1, 1]
+    assert [line["survivors"] for line in told] == [12, 12]
+
+
+def test_what_is_secret_is_the_operators_alone(tmp_path):
+    run(folder=tmp_path)
+    for name in ("operator.jsonl", "checkpoint.npz"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    shown = "".join((tmp_path / name).read_text() for name in ("history.jsonl", "run.json"))
+    for secret in ("invited", "survivors", "failures", "members", "seed"):
+        assert secret not in shown
+
+
+def test_a_run_is_not_started_twice_in_one_folder(tmp_path):
+    run(folder=tmp_path)
+    with pytest.raises(DomainError, match="resume"):
+        run(folder=tmp_path)
+    again = run(folder=tmp_path, resume=True)
+    assert len(again.records) == 5
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"made": plan(rounds=6)},
+        {"entropy": seeded("another")},
+        {"aggregate": fl.secure()},
+        {"server": fl.fedavg()},
+        {"learnt": task(training=fl.LocalTraining(rate=0.1, batch=3))},
+    ],
+)
+def test_a_run_goes_on_only_as_it_began(tmp_path, changes):
+    run(folder=tmp_path)
+    with pytest.raises(DataError, match="resume"):
+        run(folder=tmp_path, resume=True, **changes)
+
+
+def test_a_ledger_that_lost_spends_is_refused(tmp_path):
+    run(folder=tmp_path / "run")
+    with (
+        Ledger.create(tmp_path / "other", epsilon=100, delta=1e-3) as other,
+        pytest.raises(LedgerError, match="old copy"),
+    ):
+        run(folder=tmp_path / "run", ledger=other, resume=True)
+
+
+def test_the_plan_must_fit_the_model_and_the_data():
+    with pytest.raises(DomainError, match="15"):
+        run(plan(dimension=16))
+    with pytest.raises(DomainError, match="12"):
+        run(plan(population=11))
+    with pytest.raises(DomainError, match="smaller cohort"):
+        run(plan(cohort=13, population=100))
+
+
+def test_a_plan_without_delta_needs_a_ledger():
+    made = plan(delta=None)
+    with pytest.raises(DomainError, match="ledger"):
+        run(made)
+
+
+def test_the_model_is_measured_every_so_many_rounds():
+    history = run(plan(rounds=5), every=2)
+    measured = [record.test_accuracy is not None for record in history.records]
+    assert measured == [False, True, False, True, True]
+    assert history.last(2).test_accuracy == pytest.approx(
+        np.mean([r.test_accuracy for r in history.records[-2:]])
+    )
+
+
+def test_the_mean_divides_by_the_planned_cohort():
+    """Everybody is there in both runs; the cohort was planned half as large in the second."""
+    start, whole = (
+        run(
+            plan(rounds=1, sampling="all", population=None, cohort=12),
+            aggregate=fl.plain(dropout={0: silent}),
+            server=fl.fedavg(),
+        ).model
+        for silent in (range(12), ())
+    )
+    actual = Population(plan(), 12).draw(entropy=Streams(seeded()).within("round/0")("cohort"))
+    assert len(actual) != 6
+    part = run(plan(rounds=1), aggregate=fl.plain(), server=fl.fedavg()).model
+    total = sum(clients_update(number, start) for number in actual)
+    assert np.allclose(part - start, total / 6, atol=1e-6)
+    assert not np.array_equal(part, whole)
