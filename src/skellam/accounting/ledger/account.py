@@ -59,7 +59,8 @@ class Account:
         kept = self.terms.filter
         if kept is None:
             return composed_epsilon(self.rounds.items(), delta=at)
-        return kept.capacity(self.terms.epsilon, self.terms.delta).epsilon(at)
+        capacity = kept.capacity(self.terms.epsilon, self.terms.delta).epsilon(at)
+        return min(capacity, self.terms.epsilon) if at >= self.terms.delta else capacity
 
     def remaining(self) -> float:
         """Return the epsilon that is left of the budget, at the budget's delta."""
