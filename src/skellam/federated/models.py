@@ -60,11 +60,13 @@ def paper_cnn(classes: int = 62) -> nn.Module:
     )
 
 
-def character_model(vocabulary: int = 90, *, embedding: int = 8, hidden: int = 256) -> nn.Module:
+def character_model(
+    vocabulary: int = 90, *, embedding: int = 8, hidden: int = 256, layers: int = 2
+) -> nn.Module:
     """Return the paper's network for Shakespeare: 820,522 parameters for 90 numbers."""
     return nn.Sequential(
         nn.Embedding(vocabulary, embedding),
-        Recurrent(embedding, hidden, layers=2),
+        Recurrent(embedding, hidden, layers=layers),
         nn.Linear(hidden, vocabulary),
     )
 

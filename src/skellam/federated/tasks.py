@@ -96,15 +96,15 @@ def mnist_writers(path: Location = None) -> Task:
 
 def shakespeare_roles(path: Location = None) -> Task:
     """Return the next character of Shakespeare's roles, with a small network of the same kind."""
-    training = LocalTraining(rate=1.0, batch=4, most=40)
-    model = partial(models.character_model, hidden=64)
+    training = LocalTraining(rate=4.0, batch=4, most=40)
+    model = partial(models.character_model, hidden=96, layers=1)
     return Task("shakespeare_roles", data.shakespeare_roles(path), model, training, padding=PAD)
 
 
 def stackexchange(path: Location = None, *, words: int = 1000) -> Task:
     """Return the next word of Stack Exchange's users, with a small network of the same kind."""
     splits = data.stackexchange(path, words=words)
-    training = LocalTraining(rate=0.5, batch=16, most=64)
+    training = LocalTraining(rate=2.0, batch=16, most=64)
     model = partial(models.word_model, splits.classes, embedding=16, hidden=64)
     return Task("stackexchange", splits, model, training, PAD, _marks(splits))
 
