@@ -30,6 +30,7 @@ from skellam.accounting.mechanisms import (
 from skellam.accounting.paper import rdp_bound, rdp_bound_scaled
 from skellam.accounting.pld import Pld
 from skellam.accounting.records import from_record, to_record
+from skellam.accounting.renyi import rdp_exact
 from skellam.accounting.rounding import kappa
 from skellam.accounting.routes import (
     Method,
@@ -90,6 +91,7 @@ __all__ = [
     "poisson_pretence",
     "rdp_bound",
     "rdp_bound_scaled",
+    "rdp_exact",
     "replace_one",
     "to_distribution",
     "to_event",

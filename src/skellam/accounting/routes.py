@@ -15,8 +15,8 @@ from operator import add
 from typing import Literal, TypeAlias, get_args
 
 from skellam import _checks
-from skellam.accounting.curves import ORDERS, PAPER_ORDERS, Curve, RdpCurve
-from skellam.accounting.divergences import dominating_rdp, own_rdp, paper_rdp
+from skellam.accounting.curves import Curve, RdpCurve
+from skellam.accounting.divergences import dominating_rdp, own_orders, own_rdp, paper_rdp
 from skellam.accounting.domination import dominating, dominating_interval, dominating_pld
 from skellam.accounting.losses import has_own_pld, pld, pld_interval
 from skellam.accounting.mechanisms import (
@@ -56,13 +56,13 @@ def composed_epsilon(
     """Return an upper bound on epsilon of all ``releases`` (mechanism, rounds) together."""
     _checks.open_unit("delta", delta)
     checked = _checked(releases)
-    least = min(curve.epsilon(delta) for curve in curves(checked, method=method))
+    found = [curve.epsilon(delta) for curve in curves(checked, method=method)]
     rounded = any(isinstance(noise_of(mechanism), RoundedSkellam) for mechanism, _ in checked)
-    for tail in _TAILS if rounded and least == math.inf else ():
+    for tail in _TAILS if rounded and math.inf in found else ():
         with suppress(CertificateError):
             fainter = [(_with_tail(mechanism, tail), rounds) for mechanism, rounds in checked]
-            least = min(least, *(c.epsilon(delta) for c in curves(fainter, method=method)))
-    return least
+            found += [curve.epsilon(delta) for curve in curves(fainter, method=method)]
+    return min(found)
 
 
 def composed_delta(
@@ -132,8 +132,7 @@ def _gaussian_rdp(releases: Sequence[Release]) -> Curve:
 
 
 def _own_rdp(releases: Sequence[Release]) -> Curve | None:
-    sampled = any(rate_of(mechanism) < 1 for mechanism, _ in releases)
-    orders = PAPER_ORDERS if sampled else ORDERS
+    orders = own_orders(mechanism for mechanism, _ in releases)
     return _sum_of((own_rdp(m, orders), rounds) for m, rounds in releases)
 
 
