@@ -28,7 +28,7 @@ ENTROPY = SystemEntropy()
 
 def main() -> None:
     report = Report("Client's message, 16 bits", "what", "ms", "rival", "rival, ms")
-    small, large = encoding(SMALL, 5), encoding(LARGE, 1)
+    small, large = encoding(SMALL, 15), encoding(LARGE, 1)
     for name, size, timing in (("2^20", SMALL, small), ("2^24", LARGE, large)):
         rows(report, f"encode {name}", timing, floors=(10, 20))
         if size == SMALL:
@@ -111,7 +111,7 @@ def decoding(size: int) -> Timing:
         "Numba": using("Numba", lambda: codec.decode(total)),
         "naive": lambda: naive_decode(total.values, signs),
     }
-    return interleave(rivals)
+    return interleave(rivals, repeats=15)
 
 
 def naive_encode(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:

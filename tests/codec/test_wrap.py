@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from oracles.algorithm_1 import modular_clip
+from oracles.codec_specs import codec_of
+from skellam import SeededEntropy
+from skellam.codec import SkellamShares
 from skellam.codec.wrap import WrapEstimate, centred, wrap_estimate
 from skellam.errors import DomainError, WrapError
 from skellam.vectors import Residues, residue_dtype
@@ -82,3 +85,22 @@ def test_a_constant_sum_has_no_deviation():
     assert estimate.probability == 0
     with pytest.raises(DomainError, match="k must be positive"):
         estimate.require(math.nan)
+
+
+@pytest.mark.parametrize("bits", [9, 12])
+def test_a_real_total_shows_the_deviation_of_signal_noise_and_rounding(bits):
+    """Six standard errors: a false alarm in 5e8. At 9 bits k is 2.3, and one in 50 wraps."""
+    codec = codec_of(
+        bits=bits, dimension=1 << 14, padded=1 << 14, noise=SkellamShares(1e4, 20), scale=300.0
+    )
+    x = np.random.default_rng(3).normal(size=1 << 14)
+    source = SeededEntropy(bytes(32), "wrap")
+    total = codec.add(codec.encode(x, entropy=source) for _ in range(20))
+    found = codec.wrap(total)
+    signal = (20 * 300) ** 2 / (1 << 14)
+    low, high = (math.sqrt(signal + 1e4 + rounding) for rounding in (0, 20 / 4))
+    assert low - 6 * found.standard_error <= found.deviation <= high + 6 * found.standard_error
+    found.require(2.0)
+    if bits == 9:
+        with pytest.raises(WrapError):
+            found.require(3.0)
