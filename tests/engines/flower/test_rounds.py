@@ -1,0 +1,275 @@
+"""Rounds on the in-process grid: what strategies get, and what becomes of failures."""
+
+import logging
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
+
+from oracles.flower_fleet import D, Fleet, client_app, flat, model, plan, step, train
+from skellam.accounting.ledger import Ledger
+from skellam.engines import local
+from skellam.engines.flower.invitation import model_digest
+from skellam.entropy import SeededEntropy
+from skellam.errors import BudgetError, DomainError, LedgerError, ShapeError
+
+
+def replay(purpose):
+    return SeededEntropy(bytes(32), purpose)
+
+
+def by_local_engine(made, number=1, silent=(), value=0.0, clients=range(1, 6)):
+    arrays = {name: array.numpy() for name, array in model(value).items()}
+    this = local.Round(number, model_digest(arrays), tuple(clients), silent)
+    # The very subtraction that the client does, in float32.
+    before = np.full(D, value, dtype=np.float32)
+    return local.secure(made, this, lambda n: (before + step(n)) - before, entropy=replay)
+
+
+def dead(*, node, stage):
+    """A network on which ``node`` is gone from ``stage`` on."""
+    gone = set()
+
+    def downlink(message):
+        if message.metadata.message_type.endswith(stage):
+            gone.add(node)
+        return None if message.metadata.dst_node_id in gone & {node} else message
+
+    return downlink
+
+
+def test_the_aggregate_is_the_local_engines_for_the_same_entropy(tmp_path):
+    fleet = Fleet(tmp_path, app=client_app(entropy=replay))
+    result, (report,) = fleet.start(arrays=model(2.0))
+    expected = by_local_engine(fleet.plan, value=2.0)
+    assert np.array_equal(report.sum.total.values, expected.total.values)
+    assert report.sum.survivors == expected.survivors
+    mean = expected.total.values / fleet.plan.cohort
+    assert np.array_equal(flat(result.arrays), np.float32(2.0) + mean)
+
+
+@pytest.mark.parametrize("stage", ["train", "share", "mask", "agree", "unmask"])
+def test_a_node_that_dies_at_any_stage_is_a_dropout(tmp_path, stage):
+    made = plan(dropout=0.25, cohort=8)
+    fleet = Fleet(tmp_path, made, client_app(entropy=replay), count=8)
+    _, (report,) = fleet.start(network={"downlink": dead(node=3, stage=stage)})
+    assert report.failure == ""
+    survivors = set(range(1, 9)) - ({2} if stage in {"train", "share", "mask"} else set())
+    assert set(report.sum.survivors) == survivors
+    assert set(report.sum.participants) == set(range(1, 9)) - ({2} if stage == "train" else set())
+    if stage != "train":
+        silent = set(range(1, 9)) - survivors
+        expected = by_local_engine(made, silent=silent, clients=range(1, 9))
+        assert np.array_equal(report.sum.total.values, expected.total.values)
+
+
+def test_a_round_below_the_threshold_fails_and_the_next_one_runs(tmp_path):
+    lost = {2, 3, 4}
+
+    def downlink(message):
+        first = message.metadata.group_id == "1"
+        late = message.metadata.message_type.endswith("mask")
+        return None if first and late and message.metadata.dst_node_id in lost else message
+
+    fleet = Fleet(tmp_path)
+    result, reports = fleet.start(rounds=2, network={"downlink": downlink})
+    assert [bool(report.failure) for report in reports] == [True, False]
+    assert "survived" in reports[0].failure
+    assert len(Ledger.verify(fleet.ledger_path).spends) == 1
+    assert result.arrays is not None
+
+
+@pytest.mark.parametrize("kind", [FedAvg, FedAvgM, FedAdam, FedAdagrad, FedYogi, FedProx])
+def test_mean_based_strategies_run_unchanged(tmp_path, kind):
+    extra = {"proximal_mu": 0.1} if kind is FedProx else {}
+    fleet = Fleet(tmp_path)
+    result, reports = fleet.start(rounds=2, strategy=kind(fraction_evaluate=0.0, **extra))
+    assert [report.failure for report in reports] == ["", ""]
+    assert np.isfinite(flat(result.arrays)).all()
+
+
+def test_integer_tensors_are_left_out_and_come_back_as_they_were(tmp_path):
+    fleet = Fleet(tmp_path)
+    result, reports = fleet.start(rounds=3, arrays=model(batches=np.array(7, dtype=np.int64)))
+    assert [report.failure for report in reports] == ["", "", ""]
+    assert result.arrays["batches"].numpy() == 7
+
+
+def test_the_reply_itself_can_be_the_update(tmp_path):
+    def gradient(message, context):
+        number = context.node_config["partition-id"]
+        arrays = {k: np.full(a.shape, step(number)) for k, a in message.content["arrays"].items()}
+        record = ArrayRecord({k: Array(v.astype(np.float32)) for k, v in arrays.items()})
+        return Message(RecordDict({"arrays": record}), reply_to=message)
+
+    fleet = Fleet(tmp_path, app=client_app(gradient, entropy=replay, update="reply"))
+    result, (report,) = fleet.start(arrays=model(2.0), update="reply")
+    expected = by_local_engine(fleet.plan)
+    assert report.failure == ""
+    assert flat(result.arrays).shape == expected.total.values.shape
+    assert abs(flat(result.arrays)).max() < 1
+
+
+def test_server_and_client_must_agree_what_the_update_is(tmp_path):
+    _, (report,) = Fleet(tmp_path).start(update="reply")
+    assert "only 0 clients take part" in report.failure
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed", "self"])
+def test_the_grid_draws_the_cohort(tmp_path, sampling):
+    coin = {"coin": 0.8} if sampling == "self" else {}
+    made = plan(sampling=sampling, cohort=4, population=6, dropout=0.1, **coin)
+    fleet = Fleet(tmp_path, made, count=6)
+    _, reports = fleet.start(rounds=2)
+    sizes = {report.invited for report in reports}
+    assert sizes <= ({4} if sampling == "fixed" else set(range(7)))
+    for report in reports:
+        assert report.sum is None or len(report.sum.survivors) == report.invited
+
+
+def test_removable_noise_is_removed(tmp_path):
+    made = plan(removable=True, dropout=0.25, cohort=8)
+    fleet = Fleet(tmp_path, made, count=8)
+    _, reports = fleet.start(rounds=1, network={"downlink": dead(node=3, stage="mask")})
+    assert [report.failure for report in reports] == [""]
+
+
+def test_the_ledger_has_the_plans_epsilon_and_stops_the_run_at_the_budget(tmp_path):
+    made = plan(z=1.0)
+    budget = made.privacy(rounds=2).epsilon
+    fleet = Fleet(tmp_path, made, budget=budget, limits={"round_epsilon": 5.0})
+    with pytest.raises(BudgetError, match="the run ends here"):
+        fleet.start(rounds=3)
+    account = Ledger.verify(fleet.ledger_path)
+    assert len(account.spends) == 2
+    assert account.epsilon() == budget
+
+
+def test_seeded_noise_is_marked_on_both_ledgers(tmp_path):
+    fleet = Fleet(tmp_path, app=client_app(entropy=replay))
+    fleet.start()
+    for path in (fleet.ledger_path, tmp_path / "nodes" / "1.spend"):
+        with pytest.raises(LedgerError, match="drawn from a seed"):
+            Ledger.verify(path).guarantee()
+
+
+def test_nothing_of_a_round_stays_in_the_state(tmp_path):
+    fleet = Fleet(tmp_path)
+    grid = fleet.grid()
+    fleet.start(grid=grid)
+    assert all(not context.state for context in grid.contexts.values())
+
+
+def test_vectors_travel_at_the_planned_width(tmp_path):
+    sizes = []
+
+    def uplink(message):
+        if message.metadata.message_type == "query.skellam_mask":
+            sizes.append(len(message.content["skellam.vector"]["packed"].numpy()))
+        return message
+
+    made = plan(bits=12)
+    Fleet(tmp_path, made).start(network={"uplink": uplink})
+    assert sizes == [made.bytes_per_client] * 5
+
+
+def test_num_examples_never_travels(tmp_path):
+    seen = []
+
+    def uplink(message):
+        seen.append(message)
+        return message
+
+    result, _ = Fleet(tmp_path).start(network={"uplink": uplink})
+    assert len(seen) == 25
+    assert not any(message.content.metric_records for message in seen)
+    assert not result.train_metrics_clientapp[1]
+
+
+def reporting(message, context):
+    reply = train(message, context)
+    reply.content["metrics"]["loss"] = 0.123456789
+    return reply
+
+
+def test_metrics_in_the_clear_are_refused(tmp_path):
+    errors = []
+
+    def uplink(message):
+        errors.append(message.error.reason)
+        return message
+
+    Fleet(tmp_path, app=client_app(reporting)).start(network={"uplink": uplink})
+    assert all("['loss'] would leave the node" in text for text in errors)
+    assert not any("0.123" in text for text in errors)
+
+
+def test_metrics_that_are_withheld_stay_on_the_node(tmp_path):
+    _, (report,) = Fleet(tmp_path, app=client_app(reporting, withhold=["loss"])).start()
+    assert report.failure == ""
+
+
+def test_what_a_training_function_says_in_an_error_stays_on_the_node(tmp_path, caplog):
+    def failing(message, context):
+        raise ValueError("Alice has 5 cats")
+
+    texts = []
+
+    def uplink(message):
+        texts.append(message.error.reason)
+        return message
+
+    with caplog.at_level(logging.INFO):
+        _, (report,) = Fleet(tmp_path, app=client_app(failing)).start(network={"uplink": uplink})
+    assert report.sum is None
+    assert all("the training function raised ValueError" in text for text in texts)
+    assert not any("Alice" in text for text in [*texts, caplog.text, report.failure])
+
+
+def test_updates_that_are_not_finite_count_as_zeros(tmp_path):
+    def diverging(message, context):
+        reply = train(message, context)
+        bad = {k: np.full(a.shape, np.nan, np.float32) for k, a in reply.content["arrays"].items()}
+        reply.content["arrays"] = ArrayRecord({k: Array(v) for k, v in bad.items()})
+        return reply
+
+    result, (report,) = Fleet(tmp_path, app=client_app(diverging)).start()
+    assert report.failure == ""
+    assert np.isfinite(flat(result.arrays)).all()
+
+
+def test_a_plan_for_another_model_is_refused(tmp_path):
+    with pytest.raises(ShapeError, match="the plan is for 99"):
+        Fleet(tmp_path).start(plan=plan(dimension=99))
+
+
+def test_nothing_goes_around_the_protocol(tmp_path):
+    fleet = Fleet(tmp_path)
+    with Ledger.open(fleet.ledger_path) as ledger:
+        from skellam.engines.flower import SecureGrid
+
+        secure = SecureGrid(
+            fleet.grid(),
+            fleet.plan,
+            ledger,
+            strategy=FedAvg(fraction_evaluate=0.0),
+            roster=fleet.roster,
+            entropy=replay("server"),
+        )
+        for kind in ("evaluate", "query", "train.other"):
+            letter = Message(RecordDict({"arrays": model(), "c": ConfigRecord()}), 2, kind)
+            with pytest.raises(DomainError, match="only train messages"):
+                secure.send_and_receive([letter])
+        with pytest.raises(DomainError, match="around the protocol"):
+            secure.push_messages([])
+        with pytest.raises(DomainError, match="around the protocol"):
+            secure.pull_messages([])
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluate"])
+def test_a_client_answers_no_plain_message(tmp_path, kind):
+    grid = Fleet(tmp_path).grid()
+    content = RecordDict({"arrays": model(), "metrics": MetricRecord()})
+    (reply,) = grid.send_and_receive([Message(content, 2, kind)])
+    assert reply.has_error()
