@@ -12,6 +12,7 @@ from skellam.accounting import (
     epsilon,
     from_distribution,
     from_event,
+    replace_one,
     to_distribution,
     to_event,
 )
@@ -38,6 +39,11 @@ def test_a_fixed_size_event_carries_half_the_noise_multiplier():
     assert event.event.event.noise_multiplier == pytest.approx(0.4, rel=1e-5)
     accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
     assert accountant.compose(event).get_epsilon(1 / 3400) == pytest.approx(967, abs=2)
+
+
+def test_a_poisson_sample_under_replace_one_is_no_event_of_theirs():
+    with pytest.raises(DomainError):
+        to_event(Sampled(replace_one(NOISE), 0.1))
 
 
 def test_an_event_goes_there_and_back():

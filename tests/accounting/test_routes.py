@@ -34,6 +34,7 @@ KINDS = [
     Skellam(9.0, 1.0),
     Skellam(900.0, 10.0, dimension=64),
     RoundedSkellam(1e4, 40.0, 64, 1e-22),
+    RoundedSkellam(25.0, 2.0, 64, 1e-18, 4, 1.0),
     DiscreteGaussian(3.0, 1.0),
     DiscreteGaussian(30.0, 9.0, dimension=81),
     DistributedDiscreteGaussian(3.0, 9, 2.0, dimension=4),
@@ -166,6 +167,14 @@ def test_a_poisson_cohort_costs_9_7_and_one_of_fixed_size_75_or_more():
         assert epsilon(fixed, method=method, **setting) >= 75
 
 
+def test_a_gaussian_fixed_size_cohort_costs_967_by_its_renyi_curve():
+    """As dp_accounting has it for z/2; the operator C_p with loss distributions is far less."""
+    fixed = SampledWithoutReplacement(Gaussian(0.8, 1.0), 100, 3400)
+    setting = {"rounds": 1500, "delta": 1 / 3400}
+    assert epsilon(fixed, method="rdp", **setting) == pytest.approx(967, abs=3)
+    assert epsilon(fixed, method="pld", **setting) == pytest.approx(89.9, abs=0.1)
+
+
 def test_a_fixed_size_cohort_has_no_bound_in_the_paper():
     with pytest.raises(CertificateError):
         epsilon(SampledWithoutReplacement(EMNIST, 100, 3400), delta=1e-5, method="paper")
@@ -183,7 +192,20 @@ def test_the_samplers_distance_is_paid_out_of_delta():
 
 def test_a_large_epsilon_is_found_under_a_fainter_tail():
     coarse = RoundedSkellam(1e4, 100.0, 2**20, 1e-17)
-    assert epsilon(coarse, rounds=20, delta=1e-5) < epsilon(Gaussian(0.9, 1), rounds=20, delta=1e-5)
+    (charged,) = curves([(coarse, 20)], method="gdp")
+    assert charged.epsilon(1e-5) == math.inf
+    assert epsilon(coarse, rounds=20, delta=1e-5) < epsilon(Gaussian(0.8, 1), rounds=20, delta=1e-5)
+
+
+def test_few_bits_in_one_round_cost_less_by_their_own_divergence_than_as_a_gaussian():
+    noise = RoundedSkellam(25.0, 2.0, 64, 1e-18, 4, 1.0)
+    rdp, gdp = (epsilon(noise, delta=1e-6, method=method) for method in ("rdp", "gdp"))
+    assert rdp < gdp
+
+
+def test_rounding_under_replace_one_has_no_divergence_of_its_own():
+    noise = replace_one(RoundedSkellam(25.0, 2.0, 64, 1e-18))
+    assert len(curves([(noise, 1)], method="rdp")) == 1
 
 
 RELEASE = Sampled(Gaussian(1.0, 1.0), 0.1)

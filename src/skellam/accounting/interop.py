@@ -14,6 +14,7 @@ from skellam import _checks
 from skellam.accounting.domination import dominating
 from skellam.accounting.lossgrid import LossGrid
 from skellam.accounting.mechanisms import (
+    Adjacency,
     Gaussian,
     Laplace,
     Mechanism,
@@ -46,7 +47,9 @@ def to_event(mechanism: Mechanism, *, rounds: int = 1) -> Event:
     n, curve = _checks.integer("rounds", rounds, 1), dominating(noise_of(mechanism))
     event = dp_accounting.GaussianDpEvent(1 / curve.mu)
     match mechanism:
-        case Sampled(rate=rate):
+        case Sampled(noise, rate):
+            if noise.adjacency is Adjacency.REPLACE_ONE:
+                raise DomainError("dp_accounting has Poisson samples under add/remove alone")
             event = dp_accounting.PoissonSampledDpEvent(rate, event)
         case SampledWithoutReplacement(cohort=cohort, population=population):
             event = dp_accounting.SampledWithoutReplacementDpEvent(population, cohort, event)

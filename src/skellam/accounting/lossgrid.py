@@ -20,6 +20,9 @@ Masses = NDArray[np.float64]
 _TRUNCATED = 1e-15
 """Mass that a composition may cut off, and charges as infinite loss."""
 
+_LOSS_ERROR = 4e-12
+"""More than two log-probabilities of `skellam.accounting.laws` can be wrong by."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossGrid:
@@ -113,12 +116,13 @@ def connected(p: Masses, q: Masses, *, interval: float, outside: float) -> LossG
     """Return the losses of p against q, two laws on one set; ``outside`` bounds p's mass elsewhere.
 
     An atom of loss l + f, grid losses l and l + h: the upper part has p-mass
-    p (1 - e^-f)/(1 - e^-h).
+    p (1 - e^-f)/(1 - e^-h). Losses are taken a little larger than they are, by more than tables of
+    probabilities err.
     """
     both = (p > 0) & (q > 0)
     infinite = outside + float(p[~both].sum())
     p, q = p[both], q[both]
-    position = np.log(p / q) / interval
+    position = (np.log(p / q) + _LOSS_ERROR) / interval
     cell = np.floor(position)
     upper = p * np.expm1(-(position - cell) * interval) / math.expm1(-interval)
     return _split(interval, cell.astype(np.int64), p, np.clip(upper, 0.0, p), infinite)
