@@ -316,6 +316,39 @@ def test_too_many_wrong_openings_raise():
         HONEST.serve(Stage.UNMASK, wrong)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda dealing: replace(dealing, envelopes=dealing.envelopes[1:]),
+        lambda dealing: replace(dealing, envelopes=dealing.envelopes[::-1]),
+        lambda dealing: replace(dealing, own=dealing.own[1:]),
+        lambda dealing: replace(dealing, secrets=dealing.secrets[1:]),
+    ],
+    ids=["an envelope short", "out of order", "own commitments short", "secrets short"],
+)
+def test_a_dealing_that_has_not_the_form_of_the_round_counts_as_not_sent(change):
+    context = HONEST.client(Stage.MASK, C).context
+    lie = signed(change(Dealing.decode(HONEST.sent[Stage.SHARE][C])), identity(C), context)
+    gather, boxes = HONEST.serve(Stage.SHARE, {C: lie})
+    assert [fault.culprit for fault in gather.faults] == [C]
+    assert sorted(boxes) == [A, B, D, E, F]
+    kept = type(gather).from_bytes(gather.to_bytes(), gather.setting)
+    assert kept.faults == gather.faults
+
+
+def test_a_message_out_of_turn_does_not_count():
+    """F fell silent before it dealt; its vector, however well signed, is in nobody's masks."""
+    members = cohort(6, 4, dropouts=2, colluders=1)
+    honest = transcript(members, silent={Stage.SHARE: [F]})
+    context = honest.client(Stage.AGREE, A).context
+    vector = bytes(8)
+    receipt = Receipt(F, sha256(vector).digest(), replayable=False)
+    late = Masked(signed(receipt, honest.party(F).identity, context), vector).encode()
+    confirm, _ = honest.serve(Stage.MASK, {F: late})
+    assert [fault.culprit for fault in confirm.faults] == [F]
+    assert confirm.gathered.survivors.tolist() == [A, B, C, D, E]
+
+
 # Vectors
 
 

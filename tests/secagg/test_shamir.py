@@ -116,3 +116,17 @@ def test_points_are_distinct_and_not_zero(bad):
 def test_a_secret_of_another_length_is_refused():
     with pytest.raises(DomainError, match="secret must have 32 bytes"):
         shamir.split([bytes(31)], points(1, 2), 2, entropy=SystemEntropy())
+
+
+def test_shares_that_combine_to_no_secret_raise():
+    """A limb of 65536 is in the field but is no 16 bits; a constant polynomial shows it."""
+    shares = shamir.pack(np.full((1, 1, 16), 65536, dtype=np.uint32))
+    with pytest.raises(TamperError, match="do not combine"):
+        shamir.combine(points(1), shares)
+
+
+def test_a_share_of_another_length_and_points_of_another_width_are_refused():
+    with pytest.raises(DomainError, match="34 bytes"):
+        shamir.unpack(np.zeros(33, dtype=np.uint8))
+    with pytest.raises(DomainError, match="16-bit"):
+        shamir.combine(np.array([1]), np.zeros((1, 1, 34), dtype=np.uint8))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracles.rounds import cohort
 from oracles.transcript import CLIENT, SERVER, transcript
 from skellam.errors import MessageError, PhaseError, ProtocolError
-from skellam.secagg import History, Setting, messages
+from skellam.secagg import Fault, History, Setting, messages, wire
 from skellam.secagg.bus import Stage
 from skellam.secagg.messages import Message
 
@@ -150,3 +150,23 @@ def test_fuzzed_histories_are_a_history_or_our_error(data):
     except MessageError:
         return
     assert history.to_bytes() == data
+
+
+def test_a_history_out_of_order_is_refused():
+    two = History(frozenset([b"a" * 32, b"b" * 32])).to_bytes()
+    with pytest.raises(MessageError, match="order"):
+        History.from_bytes(two[:5] + two[37:] + two[5:37])
+
+
+@given(reason=st.text(), culprit=st.none() | st.integers(0, 2**64 - 1))
+def test_a_fault_survives_its_bytes_cut_to_its_limit(reason, culprit):
+    data = wire.body(Fault(reason, culprit))
+    again = Fault(**wire.read_fields(Fault, wire.Reader(data)))
+    assert again.culprit == culprit
+    assert reason.startswith(again.reason)
+    assert wire.body(again) == data
+
+
+def test_a_text_that_is_not_utf_8_is_refused():
+    with pytest.raises(MessageError, match="UTF-8"):
+        wire.Text(10).read(wire.Reader(b"\x00\x00\x00\x01\xff"))
