@@ -29,6 +29,7 @@ from skellam.accounting.mechanisms import (
 )
 from skellam.accounting.paper import rdp_bound, rdp_bound_scaled
 from skellam.accounting.pld import Pld
+from skellam.accounting.profile import delta_exact
 from skellam.accounting.records import from_record, to_record
 from skellam.accounting.renyi import rdp_exact
 from skellam.accounting.rounding import kappa
@@ -77,6 +78,7 @@ __all__ = [
     "composed_epsilon",
     "curves",
     "delta",
+    "delta_exact",
     "epsilon",
     "from_distribution",
     "from_event",

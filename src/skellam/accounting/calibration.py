@@ -20,7 +20,8 @@ from skellam.errors import InfeasibleError
 class Calibrated:
     """A value whose cost is at most the target: the private end of ``bracket``.
 
-    The other end costs more, so the least value that would do lies between the two.
+    The other end costs more, so the least value that would do lies between the two; they are one
+    where even the smallest value that was allowed meets the target.
     """
 
     value: float
@@ -46,7 +47,8 @@ def calibrate(
     """
     _checks.positive("target", target)
     search = _Search(cost, target)
-    low, high = search.bracket(_checks.positive("guess", guess), smallest, largest)
+    start = min(max(_checks.positive("guess", guess), smallest), largest)
+    low, high = search.bracket(start, smallest, largest)
     aim = target * (1 - tolerance / 2)
     while high.cost < target * (1 - tolerance) and high.value > low.value * (1 + 1e-9):
         middle = search.at(search.next(low.value, high.value, aim))

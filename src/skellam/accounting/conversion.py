@@ -51,7 +51,7 @@ def gaussian_sigma(epsilon: float, delta: float, l2: float) -> float:
     _checks.positive("l2", l2)
     # mu^2/2 + mu x = epsilon is private at x = sqrt(2 log(1/delta)): see gaussian_epsilon.
     x = math.sqrt(2 * math.log(1 / delta))
-    private = 1 / (math.sqrt(x * x + 2 * epsilon) - x)
+    private = (math.sqrt(x * x + 2 * epsilon) + x) / (2 * epsilon)
     return l2 * least(lambda z: gaussian_delta(1 / z, epsilon) <= delta, 0.0, private * 1.001)
 
 
@@ -78,16 +78,19 @@ def epsilon_with_slack(curve: Callable[[float], float], delta: float, slack: flo
     """
     _checks.open_unit("delta", delta)
     _checks.non_negative("slack", slack)
-    epsilon = _charged(curve, delta, slack, 0.0) if slack else curve(delta)
-    while slack and math.isfinite(epsilon):
-        # A larger epsilon leaves less delta, so this climbs to the least fixed point; charging a
-        # little above the current epsilon makes whatever it returns private.
-        charged = epsilon * (1 + 1e-7) + 1e-12
+    if not slack:
+        return curve(delta)
+    epsilon, margin = _charged(curve, delta, slack, 0.0), 1e-7
+    while math.isfinite(epsilon):
+        # A larger epsilon leaves less delta, so this climbs to the least fixed point. Charging for
+        # a little more than the current epsilon makes what it returns private, and a margin that
+        # grows makes it end.
+        charged = epsilon * (1 + margin) + 1e-12
         following = _charged(curve, delta, slack, charged)
         if following <= charged:
             return following
-        epsilon = following
-    return epsilon
+        epsilon, margin = following, 2 * margin
+    return math.inf
 
 
 def _charged(curve: Callable[[float], float], delta: float, slack: float, epsilon: float) -> float:
