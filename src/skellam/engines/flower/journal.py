@@ -17,7 +17,7 @@ from skellam.errors import BudgetError, LedgerError, TamperError
 
 if TYPE_CHECKING:
     from skellam.accounting import Noise
-    from skellam.accounting.ledger import Ledger
+    from skellam.accounting.ledger import Account, Ledger
 
 
 def enter(path: Path, round_id: bytes, stage: str) -> None:
@@ -40,6 +40,7 @@ def require_room(path: Path, limits: Limits, mechanism: Noise) -> None:
     from skellam.accounting.ledger import Account, Ledger
 
     account = Ledger.verify(path) if path.exists() else Account(limits.terms)
+    _require_same_terms(account, limits)
     limits.require_turn(len(account.spends))
     rounds = {**account.rounds, mechanism: account.rounds.get(mechanism, 0) + 1}
     if not account.terms.admit(rounds):
@@ -49,6 +50,7 @@ def require_room(path: Path, limits: Limits, mechanism: Noise) -> None:
 def spend(path: Path, limits: Limits, mechanism: Noise, *, key: bytes, replayable: bool) -> None:
     """Pay for one round durably, or raise `BudgetError` and change nothing."""
     with _ledger(path, limits) as ledger:
+        _require_same_terms(ledger.account, limits)
         limits.require_turn(len(ledger.account.spends))
         try:
             ledger.spend(mechanism, adaptive=True, replayable=replayable, key=key)
@@ -66,14 +68,15 @@ def _exhausted(limits: Limits) -> BudgetError:
 def _ledger(path: Path, limits: Limits) -> Ledger:
     from skellam.accounting.ledger import Ledger
 
+    if path.exists():
+        return Ledger.open(path)
     terms = limits.terms
-    if not path.exists():
-        return Ledger.create(path, epsilon=terms.epsilon, delta=terms.delta, filter=terms.filter)
-    ledger = Ledger.open(path)
-    if ledger.account.terms != terms:
-        ledger.close()
+    return Ledger.create(path, epsilon=terms.epsilon, delta=terms.delta, filter=terms.filter)
+
+
+def _require_same_terms(account: Account, limits: Limits) -> None:
+    if account.terms != limits.terms:
         raise LedgerError(
-            f"{path.name} was begun with another total_epsilon or delta; "
+            "this node's spend file was begun with another total_epsilon or delta; "
             "these limits cannot change while the file is kept"
         )
-    return ledger

@@ -1,0 +1,104 @@
+import subprocess
+import sys
+
+import pytest
+
+from oracles.flower_fleet import LIMITS, node_files, plan
+from skellam.accounting import RoundedSkellam, epsilon
+from skellam.engines.flower import Limits, Node
+from skellam.engines.flower.journal import enter, spend
+from skellam.errors import BudgetError, DataError, DomainError, TamperError
+from skellam.plan import privacy
+
+
+def test_a_node_is_read_from_its_file(tmp_path):
+    config = node_files(tmp_path)[2]
+    node = Node.load(config["skellam"])
+    assert node.identity.number == 3
+    assert set(node.roster.keys) == {1, 2, 3, 4, 5}
+    assert node.limits == Limits(**LIMITS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("round_epsilon = 3.0\n", ""),
+        lambda text: text.replace("identity", "identitiy"),
+        lambda text: text + "\nmore = 1",
+        lambda text: "=" + text,
+    ],
+)
+def test_a_node_file_with_anything_missing_or_unknown_is_refused(tmp_path, change):
+    node_files(tmp_path)
+    file = tmp_path / "1.toml"
+    file.write_text(change(file.read_text()))
+    with pytest.raises(DataError, match=r"1\.toml"):
+        Node.load(file)
+
+
+@pytest.mark.parametrize("name", [*LIMITS])
+def test_limits_have_domains(name):
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(DomainError, match=name):
+            Limits(**{**LIMITS, name: wrong})
+
+
+def test_a_key_file_never_shows_in_an_error(tmp_path):
+    node_files(tmp_path)
+    key = tmp_path / "1.key"
+    key.write_text(key.read_text()[:-5])
+    with pytest.raises(DataError) as caught:
+        Node.load(tmp_path / "1.toml")
+    assert "key" in str(caught.value)
+    assert '"number"' not in str(caught.value)
+
+
+def test_a_stage_begins_once_even_after_a_torn_line(tmp_path):
+    path = tmp_path / "stages"
+    enter(path, bytes(32), "train")
+    with path.open("ab") as file:
+        file.write(b"00000")
+    enter(path, bytes(32), "share")
+    for stage in ("train", "share"):
+        with pytest.raises(TamperError, match=stage):
+            enter(path, bytes(32), stage)
+    enter(path, bytes([1] * 32), "train")
+
+
+def test_two_processes_cannot_begin_one_stage(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; from skellam.engines.flower.journal import enter\n"
+        "try: enter(Path(sys.argv[1]), bytes(32), 'agree'); print('began')\n"
+        "except Exception as error: print(type(error).__name__)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "stages")]
+    racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = sorted(racer.communicate(timeout=60)[0].strip() for racer in racers)
+    assert said == ["TamperError"] * 3 + ["began"]
+
+
+def test_the_price_is_computed_from_the_noise():
+    limits = Limits(**LIMITS)
+    made = plan()
+    assert epsilon(limits.price(made), delta=1e-5) == pytest.approx(
+        made.privacy(audience="server", participations=1).epsilon, rel=1e-6
+    )
+
+
+def test_tails_are_made_faint_enough_for_every_participation(tmp_path):
+    limits = Limits(**{**LIMITS, "total_epsilon": 20.0, "round_epsilon": 10.0})
+    made = plan(rounding="unbiased", block=1)
+    assert isinstance(privacy.round_mechanism(made), RoundedSkellam)
+    for number in range(10):
+        key = bytes([number])
+        spend(tmp_path / "spend", limits, limits.price(made), key=key, replayable=False)
+    with pytest.raises(BudgetError, match="most_participations"):
+        spend(tmp_path / "spend", limits, limits.price(made), key=b"x", replayable=False)
+
+
+def test_flower_is_imported_only_when_it_is_used():
+    script = "import sys, skellam.engines.flower.node as n; print('flwr' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "False"
