@@ -58,7 +58,7 @@ def test_no_certified_threshold_has_a_wider_gap_than_kappa_times_the_fraction(va
 def test_no_real_vector_costs_more_than_its_norm_times_kappa(variance, vector, rate, tail):
     moved, plain = rounded_release.pair(variance, vector, 12 + int(6 * math.sqrt(variance)))
     found = certificate_of_rounding(
-        variance, l2=math.hypot(*vector), dimension=len(vector), tail=tail, block=1, largest=None
+        variance, l2=math.hypot(*vector), dimension=len(vector), tail=tail
     )
     curve = GdpCurve(*found)
     for epsilon in EPSILONS:
@@ -98,7 +98,7 @@ def test_no_certified_threshold_raises():
 
 def test_a_norm_beyond_the_certified_table_raises():
     with pytest.raises(CertificateError, match="lower the norm"):
-        certificate_of_rounding(4.0, l2=200.0, dimension=10, tail=1e-12, block=1, largest=None)
+        certificate_of_rounding(4.0, l2=200.0, dimension=10, tail=1e-12)
 
 
 @pytest.mark.parametrize("tail", [0, 0.7, 1, math.nan, -1e-9])
@@ -118,3 +118,33 @@ def test_blocks_need_a_bound_on_the_coordinates(largest):
 def test_a_block_is_a_positive_integer(block):
     with pytest.raises(DomainError, match="block"):
         kappa(100.0, tail=1e-12, block=block, largest=1.0)
+
+
+@settings(max_examples=30)
+@given(
+    st.floats(-2, 1.5).map(math.exp),
+    st.lists(st.tuples(st.floats(-1.5, 1.5), st.floats(-1.5, 1.5)), min_size=2, max_size=3),
+    st.sampled_from([1, 2]),
+    st.sampled_from([1e-3, 1e-6, 1e-10]),
+)
+def test_no_vector_replaced_by_another_costs_more(variance, entries, block, tail):
+    one, other = zip(*entries, strict=True)
+    norm = max(math.hypot(*one), math.hypot(*other), 1e-3)
+    largest = max(*map(abs, one), *map(abs, other), 1e-3)
+    found = certificate_of_rounding(
+        variance,
+        l2=2 * norm,
+        dimension=len(entries),
+        tail=tail,
+        block=block,
+        largest=2 * largest,
+        replaced=True,
+    )
+    curve = GdpCurve(*found)
+    moved, _ = rounded_release.pair(variance, [*one, 1.5], 20)
+    replaced, _ = rounded_release.pair(variance, [*other, 1.5], 20)
+    size = round(moved.size ** (1 / (len(entries) + 1)))
+    # the extra coordinate only gives both releases the same window; it is summed away
+    p, q = (law.reshape(-1, size).sum(axis=1) for law in (moved, replaced))
+    for epsilon in (0.0, 0.5, 2.0, 5.0):
+        assert exact_profile.profile(p, q, epsilon) <= curve.delta(epsilon) + 1e-12

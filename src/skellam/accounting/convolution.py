@@ -25,7 +25,7 @@ _MOST_COPIES = 1_000_000
 _WINDOW = 3.0
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def discrete_gaussian_sum_law(sigma: float, shares: int) -> Law:
     """Return the law of the sum of ``shares`` discrete Gaussians of parameter ``sigma``."""
     n = _checks.integer("shares", shares, 1, _MOST_COPIES)

@@ -52,7 +52,7 @@ def eta_of_law(law: Law, *, tail: float = DEFAULT_TAIL) -> float:
     return float(gaps.max()) * (1 + FLOAT_SAFETY)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def eta_skellam(variance: float) -> float:
     """Return the GDP parameter of Sk(variance) at a shift by one; the tail set aside is 1e-300."""
     return eta_of_law(skellam_law(variance))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import assert_never
 
 from skellam.accounting.convolution import discrete_gaussian_sum_law
 from skellam.accounting.gaps import DEFAULT_TAIL, GdpCertificate, certificate_of_law
 from skellam.accounting.laws import Law, binomial_law, discrete_gaussian_law, skellam_law
 from skellam.accounting.mechanisms import (
+    Adjacency,
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -27,6 +29,7 @@ def gdp_parameter(noise: Noise) -> float:
     return gdp_certificate(noise).eta
 
 
+@lru_cache(maxsize=1024)
 def gdp_certificate(noise: Noise) -> GdpCertificate:
     """Return the GDP parameter of one release and the mass set aside; sampling comes after it.
 
@@ -43,6 +46,7 @@ def gdp_certificate(noise: Noise) -> GdpCertificate:
                 tail=noise.tail,
                 block=noise.block,
                 largest=noise.largest,
+                replaced=noise.adjacency is Adjacency.REPLACE_ONE,
             )
         case Skellam():
             return _integer(noise, skellam_law(noise.variance))

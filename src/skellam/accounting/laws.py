@@ -72,7 +72,7 @@ def folded(log_pmf: Table, *, shift: float) -> Law:
     return Law(log_pmf, _log_survival(log_pmf), shift)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def skellam_law(variance: float) -> Law:
     """Sk(variance): P(X = k) = exp(-variance) I_k(variance)."""
     mu = _checks.positive("variance", variance)
@@ -80,13 +80,13 @@ def skellam_law(variance: float) -> Law:
     return folded(log_skellam(mu, _reach(mu)), shift=0.0)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def discrete_gaussian_law(sigma: float) -> Law:
     """P(X = k) proportional to exp(-k^2 / (2 sigma^2)) over all integers k."""
     return folded(log_discrete_gaussian(sigma), shift=0.0)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def binomial_law(trials: int) -> Law:
     """Bin(trials, 1/2) about its mean; its support is bounded."""
     n = _checks.integer("trials", trials, 1)

@@ -54,17 +54,31 @@ def rounding_slack(
 
 
 def certificate_of_rounding(
-    variance: float, *, l2: float, dimension: int, tail: float, block: int, largest: float | None
+    variance: float,
+    *,
+    l2: float,
+    dimension: int,
+    tail: float,
+    block: int = 1,
+    largest: float | None = None,
+    replaced: bool = False,
 ) -> GdpCertificate:
-    """Return what real vectors of norm ``l2`` or less cost after rounding."""
+    """Return what real vectors of norm ``l2`` or less cost after rounding.
+
+    ``replaced``: a vector is replaced by another, a chain through the zero vector, whose law must
+    then stay in place. Result B moves P alone. Result B' moves Q too, unless the upper end of P is
+    made a multiple of Q instead: that moves at most the power of the test of size ``tail``.
+    """
     norm = _checks.positive("l2", l2)
-    if block == 1:
-        _check_chain(variance, min(norm, largest or norm), tail)
-    else:
-        norm = math.sqrt(norm**2 + block * _largest(block, largest) ** 2)
     scale = kappa(variance, tail=tail, block=block, largest=largest)
     slack = rounding_slack(variance, dimension=dimension, tail=tail, block=block, largest=largest)
-    return GdpCertificate(norm * scale, slack)
+    if block == 1:
+        _check_chain(variance, min(norm, largest or norm), tail)
+        return GdpCertificate(norm * scale, slack)
+    spread = math.sqrt(block) * _largest(block, largest)
+    if replaced:
+        slack *= 1 + _power(tail, scale * spread) / tail
+    return GdpCertificate(math.hypot(norm, spread) * scale, slack)
 
 
 def _certificate(variance: float, tail: float, block: int, largest: float | None) -> GdpCertificate:
@@ -79,6 +93,13 @@ def _largest(block: int, largest: float | None) -> float:
     if largest is None:
         raise DomainError(f"block={block} needs largest, the bound on every coordinate")
     return _checks.positive("largest", largest)
+
+
+def _power(size: float, eta: float) -> float:
+    """Bound the power of a test of this size under eta-GDP."""
+    from scipy.special import log_ndtr, ndtri_exp
+
+    return math.exp(log_ndtr(ndtri_exp(math.log(size)) + eta)) * (1 + 1e-9)
 
 
 def _check_chain(variance: float, largest: float, tail: float) -> None:
