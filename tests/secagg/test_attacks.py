@@ -239,9 +239,9 @@ def test_a_dealer_whose_shares_do_not_give_its_secret_is_named(place):
     members = HONEST.members
     mask = HONEST.client(Stage.MASK, C)
     dealing = Dealing.decode(HONEST.sent[Stage.SHARE][C])
-    secrets = list(dealing.secrets)
-    secrets[place - 1] = commit_secret(mask.context, C, place, b"another secret".ljust(32))
-    lie = signed(replace(dealing, secrets=tuple(secrets)), identity(C), mask.context)
+    other = commit_secret(mask.context, C, place, b"another secret".ljust(32))
+    secrets = dealing.secrets[: 32 * (place - 1)] + other + dealing.secrets[32 * place :]
+    lie = signed(replace(dealing, secrets=secrets), identity(C), mask.context)
 
     def uplink(stage, number, data):
         return lie if (stage, number) == (Stage.SHARE, C) else data
@@ -321,8 +321,8 @@ def test_too_many_wrong_openings_raise():
     [
         lambda dealing: replace(dealing, envelopes=dealing.envelopes[1:]),
         lambda dealing: replace(dealing, envelopes=dealing.envelopes[::-1]),
-        lambda dealing: replace(dealing, own=dealing.own[1:]),
-        lambda dealing: replace(dealing, secrets=dealing.secrets[1:]),
+        lambda dealing: replace(dealing, own=dealing.own[32:]),
+        lambda dealing: replace(dealing, secrets=dealing.secrets[32:]),
     ],
     ids=["an envelope short", "out of order", "own commitments short", "secrets short"],
 )

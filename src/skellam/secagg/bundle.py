@@ -27,10 +27,10 @@ class Held:
     dealer: Id
     bundle: Annotated[bytes, Blob(32 + MAX_SECRETS * SHARE_BYTES)]
 
-    def commitments(self, context: bytes, holder: int) -> tuple[bytes, ...]:
-        """Return the commitment to each share."""
+    def commitments(self, context: bytes, holder: int) -> bytes:
+        """Return the commitments to all shares, one after another."""
         count = (len(self.bundle) - 32) // SHARE_BYTES
-        return tuple(commit_share(context, holder, self.open(place)) for place in range(count))
+        return b"".join([commit_share(context, holder, self.open(place)) for place in range(count)])
 
     def open(self, place: int) -> OpenShare:
         """Return the share of the secret at ``place`` with its own blind."""
@@ -46,9 +46,10 @@ def deal(
     holders = peers.holders(place)
     threshold = peers.graph.topology.threshold
     shares = shamir.split(secrets, points(holders), threshold, entropy=entropy)
+    blinds = random_bytes(32 * len(holders), entropy=entropy)
     dealer = int(peers.ids[place])
     return {
-        int(holder): Held(dealer, random_bytes(32, entropy=entropy) + shares[row].tobytes())
+        int(holder): Held(dealer, blinds[32 * row : 32 * row + 32] + shares[row].tobytes())
         for row, holder in enumerate(holders)
     }
 

@@ -1,7 +1,8 @@
 """What two clients know and the server does not: X25519 agreement, sealed shares, mask seeds.
 
-Each key is derived for one context and one purpose and encrypts one message. The nonce is random
-all the same: a client that was killed and shares again must not spend a nonce twice.
+Each key is derived for one context and one purpose. A channel carries one envelope in each
+direction, which the sealed names tell apart; the nonces are random, so that a client that was
+killed and shares again does not spend one twice.
 """
 
 from __future__ import annotations
@@ -58,20 +59,16 @@ def self_mask(seed: bytes, context: bytes) -> bytes:
 def seal(channel: bytes, dealer: int, holder: int, plaintext: bytes, *, entropy: Entropy) -> bytes:
     """Encrypt and authenticate (AES-256-GCM) what ``dealer`` sends to ``holder``."""
     nonce = random_bytes(_NONCE, entropy=entropy)
-    return nonce + _cipher(channel, dealer, holder).encrypt(nonce, plaintext, None)
+    return nonce + AESGCM(channel).encrypt(nonce, plaintext, _pair(dealer, holder))
 
 
 def unseal(channel: bytes, dealer: int, holder: int, sealed: bytes) -> bytes:
     """Return the plaintext, or raise `TamperError`."""
-    cipher = _cipher(channel, dealer, holder)
+    nonce, ciphertext = sealed[:_NONCE], sealed[_NONCE:]
     try:
-        return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], None)
+        return AESGCM(channel).decrypt(nonce, ciphertext, _pair(dealer, holder))
     except (InvalidTag, ValueError) as error:
         raise TamperError("an envelope was not sealed for this holder in this round") from error
-
-
-def _cipher(channel: bytes, dealer: int, holder: int) -> AESGCM:
-    return AESGCM(derive_key(channel, b"secagg/envelope" + _pair(dealer, holder)))
 
 
 def _pair(first: int, second: int) -> bytes:

@@ -95,7 +95,7 @@ class Share(Phase[Party]):
         self, secrets: tuple[bytes, ...], own: Held, envelopes: tuple[bytes, ...], context: bytes
     ) -> bytes:
         me = self.setting.identity
-        pledged = tuple(
+        pledged = b"".join(
             commit_secret(context, me.number, place, secrets[place])
             for place in range(SELF_MASK, len(secrets))
         )

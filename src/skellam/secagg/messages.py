@@ -47,7 +47,7 @@ UNSIGNED = bytes(SIGNATURE_BYTES)
 MAX_SECRETS = 64
 MAX_ENTRY = 256 + MAX_SECRETS * (32 + SHARE_BYTES)
 Encoded = Annotated[tuple[bytes, ...], Many(Blob(MAX_ENTRY))]
-_Digests = Annotated[tuple[bytes, ...], Many(Fixed(32), MAX_SECRETS)]
+_Digests = Annotated[bytes, Blob(32 * MAX_SECRETS)]
 
 
 class Message:

@@ -14,7 +14,7 @@ from skellam.secagg.commitments import commit_secret, commit_share
 from skellam.secagg.messages import MAX_SECRETS, Dealing, Envelope, Opening, OpenShare
 from skellam.secagg.participants import Participants, points
 from skellam.secagg.shamir import SHARE_BYTES
-from skellam.secagg.wire import MAX_PARTICIPANTS, Blob, Fixed, Id, Many
+from skellam.secagg.wire import MAX_PARTICIPANTS, Blob, Id
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +22,24 @@ class Pledge:
     """A dealer's commitments: to its secrets but the mask key, and to each holder's shares."""
 
     dealer: Id
-    secrets: Annotated[tuple[bytes, ...], Many(Fixed(32), MAX_SECRETS)]
+    secrets: Annotated[bytes, Blob(32 * MAX_SECRETS)]
     shares: Annotated[bytes, Blob(32 * MAX_SECRETS * MAX_PARTICIPANTS)]
 
     @classmethod
     def of(cls, dealing: Dealing, envelopes: list[Envelope]) -> Pledge:
         """Return the commitments in ``dealing``, holders ascending."""
-        rows = [(e.holder, b"".join(e.commitments)) for e in envelopes]
-        rows.append((dealing.sender, b"".join(dealing.own)))
+        rows = [(e.holder, e.commitments) for e in envelopes]
+        rows.append((dealing.sender, dealing.own))
         return cls(dealing.sender, dealing.secrets, b"".join(row for _, row in sorted(rows)))
 
     def share(self, row: int, place: int) -> bytes:
         """Return the commitment to the share of secret ``place`` that holder ``row`` got."""
-        at = 32 * (row * (len(self.secrets) + 1) + place)
+        at = row * (len(self.secrets) + 32) + 32 * place
         return self.shares[at : at + 32]
+
+    def secret(self, place: int) -> bytes:
+        """Return the commitment to the secret at ``place``."""
+        return self.secrets[32 * (place - 1) : 32 * place]
 
 
 class Shares:
@@ -108,5 +112,5 @@ class Shares:
     def _require_pledged(self, pledge: Pledge, secrets: dict[int, bytes]) -> None:
         for place, secret in secrets.items():
             found = commit_secret(self._peers.context, pledge.dealer, place, secret)
-            if place != MASK_KEY and found != pledge.secrets[place - 1]:
+            if place != MASK_KEY and found != pledge.secret(place):
                 raise TamperError("a secret is not what its dealer committed to")

@@ -99,10 +99,10 @@ class Relay(Phase[Setting]):
         size = 32 + count * SHARE_BYTES + SEAL_BYTES
         neighbours = peers.ids[peers.graph.neighbours(peers.place(sender))]
         regular = [e.holder for e in envelopes] == neighbours.tolist() and all(
-            (e.sender, len(e.commitments), len(e.ciphertext)) == (sender, count, size)
+            (e.sender, len(e.commitments), len(e.ciphertext)) == (sender, 32 * count, size)
             for e in envelopes
         )
-        if not (regular and (len(message.own), len(message.secrets)) == (count, count - 1)):
+        if not (regular and (len(message.own), len(message.secrets) + 32) == (32 * count,) * 2):
             raise TamperError("a dealing has not the form of this round", culprit=sender)
         holders = neighbours.tolist()
         return _Dealt(sender, holders, message.envelopes, Pledge.of(message, envelopes))
