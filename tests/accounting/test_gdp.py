@@ -60,7 +60,7 @@ def test_the_gaps_never_rise_outwards_by_more_than_float_noise(variance):
 
 
 @given(st.floats(-4, 20).map(math.exp))
-def test_the_effective_variance_is_between_mu_minus_0_4134_and_mu(variance):
+def test_the_effective_variance_is_never_more_than_0_4134_below_the_variance(variance):
     effective = gaps.eta_skellam(variance) ** -2
     assert variance * (1 - 2e-9) - 0.41341 <= effective
     if variance > 10:
