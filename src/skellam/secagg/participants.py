@@ -71,8 +71,10 @@ def enrolled(roll: bytes, this: Round) -> Participants:
 
 
 def senders(entries: Sequence[Any]) -> NDArray[np.uint64]:
-    """Return who sent each entry."""
-    return np.array([entry.sender for entry in entries], dtype="<u8")
+    """Return who sent each entry; read-only, because lists that were verified are shared."""
+    ids = np.array([entry.sender for entry in entries], dtype="<u8")
+    ids.flags.writeable = False
+    return ids
 
 
 def points(places: NDArray[Any]) -> NDArray[np.uint16]:
