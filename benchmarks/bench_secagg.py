@@ -46,11 +46,11 @@ class Cost:
 def main() -> None:
     report = Report(
         f"A round of {LENGTH} residues, 5 % dropouts and 1 % colluders tolerated; "
-        "ratio: a client's work on its neighbours over that at n = 100, per log n",
+        "ratio: growth of a client's work without the lists since n = 100, over that of log n",
         "clients",
         "neighbours",
         "client ms",
-        "and lists ms",
+        "and lists ms (linear)",
         "server ms a client",
         "kB sent",
         "kB received",
