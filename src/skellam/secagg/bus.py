@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar, assert_never
 
 from skellam.entropy import Entropy
@@ -60,10 +61,10 @@ def run(
     identities: Iterable[Identity],
     encode: Encode,
     *,
-    entropy: Entropy,
+    entropy: Entropy | Callable[[int], Entropy],
     script: Script | None = None,
 ) -> Outcome:
-    """Run one round among ``identities`` and return its outcome.
+    """Run one round among ``identities`` and return its outcome; ``entropy`` may be each one's own.
 
     ``encode`` gives a client's vector once it has counted the participants. The error of a client
     that refuses to go on is raised, as is the server's when too few are left.
@@ -73,14 +74,15 @@ def run(
     phases: dict[int, ClientPhase] = {
         identity.number: client.Advertise(Party(this, roster, identity)) for identity, _ in parties
     }
-    bus = _Bus(encode, entropy, script or Script())
+    source = cache(entropy) if callable(entropy) else lambda _: entropy
+    bus = _Bus(encode, source, script or Script())
     return bus.run(phases, server.Enrol(Setting(this, roster)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Bus:
     encode: Encode
-    entropy: Entropy
+    entropy: Callable[[int], Entropy]
     script: Script
 
     def run(self, phases: dict[int, ClientPhase], desk: ServerPhase) -> Outcome:
@@ -103,10 +105,10 @@ class _Bus:
     def _step(self, number: int, phase: ClientPhase, letter: bytes) -> tuple[ClientPhase, bytes]:
         match phase:
             case client.Advertise():
-                share, data, _ = phase.step(history=History(), entropy=self.entropy)
+                share, data, _ = phase.step(history=History(), entropy=self.entropy(number))
                 return share, data
             case client.Share():
-                return phase.step(letter, entropy=self.entropy)
+                return phase.step(letter, entropy=self.entropy(number))
             case client.Mask():
                 return phase.step(letter, self.encode(number, phase))
             case client.Agree() | client.Unmask():
