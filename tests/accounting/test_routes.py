@@ -194,7 +194,9 @@ def test_a_large_epsilon_is_found_under_a_fainter_tail():
     coarse = RoundedSkellam(1e4, 100.0, 2**20, 1e-17)
     (charged,) = curves([(coarse, 20)], method="gdp")
     assert charged.epsilon(1e-5) == math.inf
-    assert epsilon(coarse, rounds=20, delta=1e-5) < epsilon(Gaussian(0.8, 1), rounds=20, delta=1e-5)
+    found = epsilon(coarse, rounds=20, delta=1e-5)
+    assert found < epsilon(Gaussian(0.8, 1), rounds=20, delta=1e-5)
+    assert delta(coarse, rounds=20, epsilon=found) <= 1e-5 * (1 + 1e-6)
 
 
 def test_few_bits_in_one_round_cost_less_by_their_own_divergence_than_as_a_gaussian():
@@ -206,6 +208,13 @@ def test_few_bits_in_one_round_cost_less_by_their_own_divergence_than_as_a_gauss
 def test_rounding_under_replace_one_has_no_divergence_of_its_own():
     noise = replace_one(RoundedSkellam(25.0, 2.0, 64, 1e-18))
     assert len(curves([(noise, 1)], method="rdp")) == 1
+
+
+@pytest.mark.parametrize("noise", [Binomial(3, 4.0), DiscreteGaussian(0.2, 900.0)], ids=str)
+@pytest.mark.parametrize("rounds", [1, 7])
+def test_a_shift_beyond_the_noise_is_seen_for_certain(noise, rounds):
+    assert epsilon(noise, rounds=rounds, delta=1e-5) > 1e5
+    assert delta(noise, rounds=rounds, epsilon=10.0) == 1
 
 
 RELEASE = Sampled(Gaussian(1.0, 1.0), 0.1)

@@ -8,7 +8,7 @@ The result has the true profile at each grid loss and lies above it in between.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,11 +48,14 @@ class LossGrid:
     def __mul__(self, rounds: int) -> LossGrid:
         from scipy import fft
 
+        if not self.masses.any():
+            return replace(self, infinite=1.0)
         low, high = self._reach(rounds)
         length = fft.next_fast_len(max(high - low + 1, len(self.masses)), real=True)
         powered = fft.irfft(fft.rfft(self.masses, length) ** rounds, length)
         masses = np.maximum(np.roll(powered, -(low % length))[: high - low + 1], 0.0)
-        infinite = _TRUNCATED - math.expm1(rounds * math.log1p(-self.infinite))
+        finite = math.log1p(-self.infinite) if self.infinite < 1 else -math.inf
+        infinite = min(1.0, _TRUNCATED - math.expm1(rounds * finite))
         return LossGrid(self.interval, self.lowest * rounds + low, masses, infinite)
 
     def delta(self, epsilon: float) -> float:
@@ -120,9 +123,11 @@ def connected(p: Masses, q: Masses, *, interval: float, outside: float) -> LossG
     probabilities err.
     """
     both = (p > 0) & (q > 0)
-    infinite = outside + float(p[~both].sum())
+    infinite = min(1.0, outside + float(p[~both].sum()))
+    if not both.any():
+        return LossGrid(interval, 0, np.zeros(1), infinite)
     p, q = p[both], q[both]
-    position = (np.log(p / q) + _LOSS_ERROR) / interval
+    position = (np.log(p) - np.log(q) + _LOSS_ERROR) / interval
     cell = np.floor(position)
     upper = p * np.expm1(-(position - cell) * interval) / math.expm1(-interval)
     return _split(interval, cell.astype(np.int64), p, np.clip(upper, 0.0, p), infinite)

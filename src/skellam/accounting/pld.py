@@ -111,7 +111,7 @@ def pair_pld(p: Masses, q: Masses, *, interval: float, outside: float, slack: fl
 def pair_interval(p: Masses, q: Masses, rounds: int) -> float:
     """Return a grid interval fine enough for ``rounds`` releases of `pair_pld`."""
     both = (p > 0) & (q > 0)
-    losses = np.log(p[both] / q[both])
+    losses = np.log(p[both]) - np.log(q[both])
     spread = math.sqrt(float(np.sum(p[both] * losses**2)))
     return _interval(float(np.max(np.abs(losses), initial=1e-9)), spread, rounds)
 

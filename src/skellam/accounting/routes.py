@@ -7,7 +7,7 @@ no bound for one of the releases.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
@@ -57,11 +57,8 @@ def composed_epsilon(
     _checks.open_unit("delta", delta)
     checked = _checked(releases)
     found = [curve.epsilon(delta) for curve in curves(checked, method=method)]
-    rounded = any(isinstance(noise_of(mechanism), RoundedSkellam) for mechanism, _ in checked)
-    for tail in _TAILS if rounded and math.inf in found else ():
-        with suppress(CertificateError):
-            fainter = [(_with_tail(mechanism, tail), rounds) for mechanism, rounds in checked]
-            found += [curve.epsilon(delta) for curve in curves(fainter, method=method)]
+    if math.inf in found:
+        found += [curve.epsilon(delta) for curve in _fainter_curves(checked, method)]
     return min(found)
 
 
@@ -70,7 +67,9 @@ def composed_delta(
 ) -> float:
     """Return an upper bound on delta of all ``releases`` (mechanism, rounds) together."""
     _checks.non_negative("epsilon", epsilon)
-    return min(curve.delta(epsilon) for curve in curves(releases, method=method))
+    checked = _checked(releases)
+    every = [*curves(checked, method=method), *_fainter_curves(checked, method)]
+    return min(curve.delta(epsilon) for curve in every)
 
 
 def curves(releases: Iterable[Release], *, method: Method = "best") -> list[Curve]:
@@ -147,6 +146,15 @@ def _sum_of(parts: Iterable[tuple[RdpCurve | None, int]]) -> RdpCurve | None:
             return None
         total = curve * rounds if total is None else total + curve * rounds
     return total
+
+
+def _fainter_curves(releases: Sequence[Release], method: Method) -> Iterator[Curve]:
+    """Yield the curves under fainter tails, where rounding leaves any."""
+    if any(isinstance(noise_of(mechanism), RoundedSkellam) for mechanism, _ in releases):
+        for tail in _TAILS:
+            with suppress(CertificateError):
+                fainter = [(_with_tail(mechanism, tail), rounds) for mechanism, rounds in releases]
+                yield from curves(fainter, method=method)
 
 
 def _with_tail(mechanism: Mechanism, tail: float) -> Mechanism:
