@@ -41,7 +41,7 @@ def test_the_oracle_of_centring_is_tensorflow_federateds_modular_clip(low, high,
 def test_centring_is_the_modular_clip_around_zero(bits):
     half = 2 ** (bits - 1)
     values = [0, 1, half - 1, half, half + 1, 2 * half - 1]
-    expected = [np.float32(modular_clip(v, -half, half)) for v in values]
+    expected = [modular_clip(v, -half, half) for v in values]
     assert list(centred(residues(values, bits))) == expected
 
 

@@ -29,6 +29,7 @@ from skellam.codec.spec import (
     Rounding,
     SkellamShares,
     Unbiased,
+    Whole,
 )
 from skellam.codec.wrap import WrapEstimate
 
@@ -51,6 +52,7 @@ __all__ = [
     "SkellamShares",
     "Slot",
     "Unbiased",
+    "Whole",
     "WrapEstimate",
     "padded_length",
     "paper_scale",

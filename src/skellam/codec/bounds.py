@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from skellam import _checks
-from skellam.codec.spec import CodecSpec, Conditional, Unbiased
+from skellam.codec.spec import CodecSpec, Conditional, Unbiased, Whole
 from skellam.errors import InfeasibleError
 
 ASSUMPTIONS: Final = (
@@ -93,8 +93,24 @@ def sensitivity(spec: CodecSpec) -> Sensitivity:
             # Integers: |z| <= z**2, so the L1 norm is at most the square of the L2 norm.
             l1 = _up(l2 * min(math.sqrt(spec.length), l2))
             return IntegerSensitivity(l2=l2, l1=l1, dimension=spec.length)
+        case Whole(l1=l1):
+            return IntegerSensitivity(
+                l2=min(whole_norm(spec.clip), l1),
+                l1=l1,
+                dimension=spec.length,
+                assumptions=ASSUMPTIONS[:1],
+            )
         case _ as never:
             assert_never(never)
+
+
+def whole_norm(clip: float) -> float:
+    """Return the L2 norm that whole vectors are held to: ``clip``, and the rounding of its test.
+
+    Adding squares in float64 errs by less than ``2**-41`` of the sum, and ``clip`` may be a rounded
+    square root.
+    """
+    return clip * (1 + 2.0**-40)
 
 
 def _up(x: float) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.codec import wire
+from skellam.codec import whole, wire
 from skellam.codec.bounds import Sensitivity, rounded_norm_square, sensitivity
 from skellam.codec.layout import Tensors, flatten
 from skellam.codec.rotation import Rotation, coordinate_subset
@@ -24,7 +24,7 @@ from skellam.codec.rounding import (
     upper_norm,
 )
 from skellam.codec.shares import Lattices, Sampler, add_lattice, draw, samplers_of, wrapped
-from skellam.codec.spec import CodecSpec, Conditional, Unbiased
+from skellam.codec.spec import CodecSpec, Conditional, Unbiased, Whole
 from skellam.codec.wrap import WrapEstimate, centred, wrap_estimate
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
 from skellam.errors import DomainError, ShapeError
@@ -75,15 +75,15 @@ class Codec:
     def encode_or_zeros(
         self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
     ) -> Residues:
-        """Encode ``x``, or zeros if an entry is not finite, so that no noise share is lost."""
+        """Encode ``x``, or zeros where `encode` would refuse its entries: no share is lost."""
         vector = self._vector(x)
-        if not np.isfinite(vector).all():
+        if not self._acceptable(vector):
             return self.encode_zeros(entropy=entropy, removable=removable)
         return self._message(vector, entropy, removable)
 
     def encode_zeros(self, *, entropy: Entropy, removable: Sequence[bytes] = ()) -> Residues:
         """Return a message of nothing but noise, for a client that sits the round out unseen."""
-        zeros = np.zeros(self.spec.dimension, dtype=np.float32)
+        zeros = np.zeros(self.spec.dimension, dtype=np.int32 if self._is_whole else np.float32)
         return self._message(zeros, entropy, removable)
 
     def removable_seeds(self, *, entropy: Entropy) -> tuple[bytes, ...]:
@@ -140,7 +140,9 @@ class Codec:
         """
         self._require_mine(total, self._final_label)
         spec = self.spec
-        y = centred(total)
+        if self._is_whole:
+            return Reals(centred(total).astype(np.float64), total.replayable)
+        y = centred(total).astype(np.float32)
         if self._subset is not None:
             y, kept = np.zeros(spec.padded, dtype=np.float32), y
             y[self._subset] = kept
@@ -161,15 +163,19 @@ class Codec:
         """Return the message that `pack` made ``data`` from."""
         return self._residues(wire.unpack(data, self.spec.length, self.spec.bits), False)
 
-    def _vector(self, x: Tensors) -> NDArray[np.floating[Any]]:
-        vector = flatten(x)
+    @property
+    def _is_whole(self) -> bool:
+        return isinstance(self.spec.rounding, Whole)
+
+    def _vector(self, x: Tensors) -> NDArray[Any]:
+        vector = whole.whole_vector(x) if self._is_whole else flatten(x)
         if len(vector) != self.spec.dimension:
             raise ShapeError(f"x must hold {self.spec.dimension} numbers, got {len(vector)}")
         return vector
 
     def _message(
         self,
-        vector: NDArray[np.floating[Any]],
+        vector: NDArray[Any],
         entropy: Entropy,
         removable: Sequence[bytes],
     ) -> Residues:
@@ -181,9 +187,30 @@ class Codec:
         noises = [self._component(j, seed) for j, seed in enumerate(removable)]
         if self._samplers.client is not None:
             noises.append(draw(self._samplers.client, self.spec.length, entropy=entropy))
-        lattice = self._rounded(*self._prepared(vector), entropy)
-        values = wrapped(lattice, noises, self.spec.length, self.spec.bits)
+        values = wrapped(self._lattice(vector, entropy), noises, self.spec.length, self.spec.bits)
         return self._residues(values, entropy.replayable)
+
+    def _acceptable(self, vector: NDArray[Any]) -> bool:
+        if isinstance(self.spec.rounding, Whole):
+            return whole.excess(vector, self.spec.rounding, self.spec.clip) is None
+        return bool(np.isfinite(vector).all())
+
+    def _lattice(self, vector: NDArray[Any], entropy: Entropy) -> Lattices:
+        match self.spec.rounding:
+            case Whole() as bounds:
+                if fault := whole.excess(vector, bounds, self.spec.clip):
+                    raise DomainError(f"x must keep to its bounds, but has {fault}")
+                return whole.chunks(vector)
+            case Unbiased(largest):
+                y, norm = self._prepared(vector)
+                return round_unbiased(shrink(y, norm, self.spec.radius, largest), entropy=entropy)
+            case Conditional(beta):
+                y, norm = self._prepared(vector)
+                deque(shrink(y, norm, self.spec.radius), maxlen=0)
+                most = rounded_norm_square(self.spec.radius, self.spec.length, beta)
+                return round_conditional(y, most, entropy=entropy)
+            case _ as never:
+                assert_never(never)
 
     def _prepared(self, vector: NDArray[np.floating[Any]]) -> tuple[NDArray[np.float32], float]:
         """Return the rotated, scaled coordinates that are kept, not yet clipped, and their norm."""
@@ -203,17 +230,6 @@ class Codec:
         if norm > radius:
             y *= np.float32(radius / norm)
         return y, upper_norm(y)
-
-    def _rounded(self, y: NDArray[np.float32], norm: float, entropy: Entropy) -> Lattices:
-        match self.spec.rounding:
-            case Unbiased(largest):
-                return round_unbiased(shrink(y, norm, self.spec.radius, largest), entropy=entropy)
-            case Conditional(beta):
-                deque(shrink(y, norm, self.spec.radius), maxlen=0)
-                most = rounded_norm_square(self.spec.radius, self.spec.length, beta)
-                return round_conditional(y, most, entropy=entropy)
-            case _ as never:
-                assert_never(never)
 
     def _component(self, j: int, seed: bytes) -> Lattices:
         stream = SeededEntropy(seed, f"codec/removable/{j}/{self.label.hex()}")

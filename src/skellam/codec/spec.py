@@ -13,6 +13,8 @@ from skellam import _checks
 from skellam.codec.rotation import MOST_BLOCKS, block_of
 from skellam.errors import DomainError, KindError, ThresholdError
 
+MOST_LARGEST = 1 << 30
+"""The largest whole number that a vector may hold."""
 COMPONENT_UNIT = 100
 """Removable noise is counted in hundredths of a base share."""
 
@@ -39,7 +41,25 @@ class Conditional:
         object.__setattr__(self, "beta", beta)
 
 
-Rounding = Unbiased | Conditional
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """No rotation and no rounding: whole numbers of at most ``largest``, at most ``l1`` in sum.
+
+    Both bound magnitudes. The ``clip`` of such a spec bounds the L2 norm and its ``scale`` is 1; a
+    vector beyond a bound is refused, not shrunk.
+    """
+
+    largest: int
+    l1: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "largest", _checks.integer("largest", self.largest, 1, MOST_LARGEST)
+        )
+        object.__setattr__(self, "l1", _checks.integer("l1", self.l1, self.largest))
+
+
+Rounding = Unbiased | Conditional | Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +170,17 @@ class CodecSpec:
         if self.kept is not None:
             put(self, "kept", _checks.integer("kept", self.kept, 1, self.padded))
         if not isinstance(self.rounding, Rounding):
-            raise KindError(f"rounding must be Unbiased or Conditional, got {self.rounding!r}")
+            raise KindError(
+                f"rounding must be Unbiased, Conditional or Whole, got {self.rounding!r}"
+            )
         if not isinstance(self.noise, Noise):
             raise KindError(f"noise must be one of skellam.codec's noises, got {self.noise!r}")
         self._require_arithmetic_fits()
 
     def _require_arithmetic_fits(self) -> None:
-        if self.padded // block_of(self.padded) > MOST_BLOCKS:
+        if isinstance(self.rounding, Whole):
+            self._require_as_it_is()
+        elif self.padded // block_of(self.padded) > MOST_BLOCKS:
             raise DomainError(
                 f"padded must be a power of two times at most {MOST_BLOCKS}, got {self.padded}; "
                 "padded_length(dimension) is"
@@ -165,6 +189,12 @@ class CodecSpec:
         _checks.between(
             "scale * clip", self.radius, 2.0**-64, 2.0**30, way_out="choose another scale"
         )
+
+    def _require_as_it_is(self) -> None:
+        if not (self.scale == 1 and self.padded == self.dimension and self.kept is None):
+            raise DomainError(
+                "whole numbers travel as they are: scale must be 1, padded the dimension, kept None"
+            )
 
     @property
     def length(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,13 +52,13 @@ class WrapEstimate:
             )
 
 
-def centred(total: Residues) -> NDArray[np.float32]:
+def centred(total: Residues) -> NDArray[np.signedinteger[Any]]:
     """Return the residues as the numbers of least magnitude, in ``[-2**(b-1), 2**(b-1))``."""
     values, spare = total.values, 8 * total.values.itemsize - total.bits
     signed = values.view(f"i{values.itemsize}")
     if spare:
         signed = signed << spare >> spare
-    return signed.astype(np.float32)
+    return signed
 
 
 def wrap_estimate(total: Residues) -> WrapEstimate:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from skellam import _checks
 from skellam.errors import DomainError, KindError
+from skellam.plan import whole
 from skellam.plan.choices import Accountant, Noise, Rounding, Sampling
 from skellam.plan.solution import Solution
 
@@ -31,6 +32,7 @@ def check(plan: Plan) -> None:
     _check_population(plan)
     _check_noise(plan)
     _check_fixed(plan)
+    whole.check(plan)
     if plan.solution is not None and not isinstance(plan.solution, Solution):
         raise KindError(f"solution must be a Solution, got {type(plan.solution).__name__}")
 

@@ -47,6 +47,8 @@ class Rounding(StrEnum):
     """Plain stochastic rounding, accounted as part of the mechanism (Results B and B')."""
     CONDITIONAL = "conditional"
     """The paper's: retried until the norm is within its bound, which the accounting pays for."""
+    WHOLE = "whole"
+    """None: vectors of whole numbers within stated bounds, neither rotated nor scaled."""
 
 
 class Accountant(StrEnum):

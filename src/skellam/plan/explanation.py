@@ -115,6 +115,8 @@ def _privacy(plan: Plan) -> Iterator[Line]:
 
 
 def _why_rounding(rounding: Rounding) -> str:
+    if rounding is Rounding.WHOLE:
+        return "the vectors are whole numbers already, and stay unrotated"
     if rounding is Rounding.UNBIASED:
         return "the accounting covers its randomness: no norm inflation, no bias"
     return "the accounting pays for the largest norm that it can give"

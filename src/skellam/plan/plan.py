@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from skellam.accounting.guarantee import Audience, Guarantee
 from skellam.codec import Codec, CodecSpec
 from skellam.errors import DomainError
-from skellam.plan import checks, cohorts, planner, privacy, records, specs
+from skellam.plan import checks, cohorts, planner, privacy, records, specs, whole
 from skellam.plan.choices import Accountant, Noise, Rounding, Sampling
 from skellam.plan.cohorts import Tolerance
 from skellam.plan.load import PredictedError, predicted_error, wrap_probability
@@ -49,6 +49,9 @@ class Plan:
     rounding: Rounding | None = None
     beta: float = math.exp(-0.5)
     """Bias bound of conditional rounding."""
+    l1: int | None = None
+    """L1 bound of vectors of whole numbers, with ``rounding="whole"``; ``clip`` is their L2 bound
+    and ``largest`` that of every entry."""
     block: int | None = None
     largest: float | None = None
     signal_multiple: float | None = None
@@ -141,8 +144,9 @@ class Plan:
     @property
     def error(self) -> PredictedError:
         """Expected squared error of a coordinate of the mean, by its causes."""
-        if self.noise.continuous:
-            return PredictedError(noise=self.variance / self.cohort**2)
+        if self.noise.continuous or whole.is_whole(self):
+            surplus = cohorts.surplus(self, self.invited)
+            return PredictedError(noise=self.variance * surplus / self.cohort**2)
         return predicted_error(specs.load(self), self.solved.scale, self.noise_multiplier)
 
     @property
@@ -153,6 +157,8 @@ class Plan:
     @property
     def wrap_probability(self) -> float:
         """Chance that one coordinate of the sum wraps around, should the signal be as planned."""
+        if whole.is_whole(self):
+            return whole.WRAP
         return wrap_probability(specs.load(self), self.solved.scale, self.noise_multiplier)
 
     @property

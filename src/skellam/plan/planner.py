@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from skellam import _checks, accounting
 from skellam.errors import CertificateError, InfeasibleError
-from skellam.plan import solver, specs
+from skellam.plan import solver, specs, whole
 from skellam.plan.choices import Accountant, Noise, Rounding
 from skellam.plan.load import Load
 from skellam.plan.solution import Solution
@@ -34,6 +34,8 @@ def with_noise(plan: _PlanT, multiplier: float, *, delta: float | None) -> _Plan
     bare = _bare(plan, delta)
     if plan.noise.continuous:
         return replace(bare, solution=_continuous(bare, z))
+    if whole.is_whole(plan):
+        return whole.require_room(whole.solved(bare, z))
     effective = max(z, _LOWEST)
     best, *_ = solver.ranked_routes(_request(bare), _load(bare, effective), effective)
     return _on_route(bare, best, z)
@@ -122,6 +124,11 @@ def _solved(
     plan: _PlanT, effective: float, cost: Callable[[_PlanT], float], target: float
 ) -> _PlanT:
     """Return the plan of least predicted error whose cost is at most ``target``."""
+    if whole.is_whole(plan):
+        least = accounting.calibrate(
+            lambda z: cost(whole.solved(plan, z)), target, guess=effective, largest=_HIGHEST
+        )
+        return whole.require_room(whole.solved(plan, least.value))
     load = _load(plan, effective)
     for route in solver.ranked_routes(_request(plan), load, effective):
         guess = solver.estimated_multiplier(_request(plan), load, route, effective)

@@ -24,6 +24,7 @@ SIGNAL_MULTIPLES = tuple(2.5 + i / 4 for i in range(15))
 LARGEST_MULTIPLE = 6.0
 """A rotated coordinate beyond this many deviations is clipped: 2e-9 of them are."""
 _HIGHEST = 1e6
+_ROUNDINGS = (Rounding.UNBIASED, Rounding.CONDITIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Route:
 def routes(request: Request, load: Load) -> Iterator[Route]:
     """Yield every combination that the request leaves open."""
     multiples = (request.signal_multiple,) if request.signal_multiple else SIGNAL_MULTIPLES
-    roundings = (request.rounding,) if request.rounding else tuple(Rounding)
+    roundings = (request.rounding,) if request.rounding else _ROUNDINGS
     for rounding in roundings:
         blocked = rounding is Rounding.UNBIASED and request.block is None
         blocks = BLOCKS if blocked else (request.block or 1,)
@@ -129,6 +130,8 @@ def _price(request: Request, load: Load, solution: Solution) -> float:
             return tail_price * math.sqrt(1 + spread / unit**2)
         case Rounding.CONDITIONAL:
             return rounded_norm_bound(unit, load.kept, request.beta) / unit
+        case Rounding.WHOLE:
+            return 1.0
         case _ as never:
             assert_never(never)
 
@@ -139,5 +142,7 @@ def _scale(load: Load, route: Route, multiplier: float) -> float:
             return loads.largest_scale(load, multiplier, route.signal_multiple)
         case Rounding.CONDITIONAL:
             return loads.paper_scale(load, multiplier, route.signal_multiple)
+        case Rounding.WHOLE:
+            return 1.0
         case _ as never:
             assert_never(never)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from skellam import _checks, codec
 from skellam.errors import DomainError
-from skellam.plan import cohorts
+from skellam.plan import cohorts, whole
 from skellam.plan.choices import Noise, Rounding
 from skellam.plan.load import Load
 from skellam.plan.solution import Solution
@@ -28,7 +28,7 @@ def padded(dimension: int) -> int:
 
 def load(plan: Plan) -> Load:
     """Return what the ring must carry."""
-    rotated = padded(plan.dimension)
+    rotated = plan.dimension if whole.is_whole(plan) else padded(plan.dimension)
     kept = plan.solution.kept if plan.solution else rotated
     return Load(
         dimension=rotated,
@@ -65,6 +65,8 @@ def _rounding(plan: Plan, solution: Solution) -> codec.Rounding:
             return codec.Unbiased(solution.largest)
         case Rounding.CONDITIONAL:
             return codec.Conditional(plan.beta)
+        case Rounding.WHOLE:
+            return codec.Whole(largest=int(plan.largest or 1), l1=plan.l1 or 1)
         case _ as never:
             assert_never(never)
 
