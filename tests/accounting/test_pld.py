@@ -16,6 +16,7 @@ from skellam.accounting import (
     Sampled,
     SampledWithoutReplacement,
     Skellam,
+    composed_epsilon,
     curves,
     replace_one,
 )
@@ -169,4 +170,13 @@ def test_what_dp_accounting_would_answer_with_zero_raises(bad):
 
 def test_a_gaussian_has_no_scalar_pair():
     assert scalar_pair(Gaussian(1.0, 1.0)) is None
-    assert scalar_pair(Skellam(1.0, 1.0, dimension=2)) is None
+    assert scalar_pair(Skellam(1.0, 1.5, dimension=2)) is None
+
+
+@pytest.mark.parametrize("dimension", [1, 7, 65536])
+def test_a_release_that_moves_one_coordinate_by_one_costs_what_a_scalar_costs(dimension):
+    wide, scalar = (
+        composed_epsilon([(Skellam(2.0, 1.0, 1.0, d), 1)], delta=1e-6, method="pld")
+        for d in (dimension, 1)
+    )
+    assert wide == pytest.approx(scalar)

@@ -17,6 +17,7 @@ from skellam.accounting.mechanisms import (
     DistributedDiscreteGaussian,
     Noise,
     Skellam,
+    l1_bound,
 )
 
 Table = NDArray[np.float64]
@@ -41,23 +42,33 @@ class Pair(NamedTuple):
 
 
 def scalar_pair(noise: Noise) -> Pair | None:
-    """Return the exact pair of a one-dimensional integer mechanism, None for any other.
+    """Return the exact pair of an integer mechanism that moves one coordinate, None for any other.
 
-    All these laws are log-concave, so a smaller shift is never easier to tell apart.
+    That is one of dimension 1, or of an L1 sensitivity below 2, so of a histogram to which a user
+    adds one row: the other coordinates have the same law either way and tell nothing. All these
+    laws are log-concave, so a smaller shift is never easier to tell apart.
     """
     match noise:
-        case Skellam(variance=variance, l2=l2, dimension=1):
+        case Skellam(variance=variance, l2=l2) if _moves_one(noise):
             return _pair(skellam_law(variance), math.floor(l2))
-        case DiscreteGaussian(sigma=sigma, l2=l2, dimension=1):
+        case DiscreteGaussian(sigma=sigma, l2=l2) if _moves_one(noise):
             return _pair(discrete_gaussian_law(sigma), math.floor(l2))
-        case DistributedDiscreteGaussian(sigma_local=sigma, shares=shares, l2=l2, dimension=1):
+        case DistributedDiscreteGaussian(sigma_local=sigma, shares=shares, l2=l2) if _moves_one(
+            noise
+        ):
             return _pair(discrete_gaussian_sum_law(sigma, shares), math.floor(l2))
-        case Binomial(trials=trials, l2=l2, dimension=1):
+        case Binomial(trials=trials, l2=l2) if _moves_one(noise):
             return _pair(binomial_law(trials), math.floor(l2))
         case DiscreteLaplace(scale=scale, l1=l1, dimension=1):
             return _laplace_pair(scale, math.floor(l1))
         case _:
             return None
+
+
+def _moves_one(
+    noise: Skellam | DiscreteGaussian | DistributedDiscreteGaussian | Binomial,
+) -> bool:
+    return noise.dimension == 1 or l1_bound(noise) < 2
 
 
 def _pair(law: Law, shift: int) -> Pair | None:

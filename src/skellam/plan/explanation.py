@@ -66,7 +66,9 @@ def _ring(plan: Plan) -> Iterator[Line]:
     if plan.noise.continuous:
         return
     s = plan.solved
-    yield Line("scale", f"{s.scale:.6g}", f"{s.signal_multiple:g} deviations fill half the modulus")
+    if s.rounding is not Rounding.WHOLE:
+        room = f"{s.signal_multiple:g} deviations fill half the modulus"
+        yield Line("scale", f"{s.scale:.6g}", room)
     yield Line("variance", f"{s.variance:.6g}", "of the noise in the sum, integer domain")
     yield Line("rounding", str(s.rounding), _why_rounding(s.rounding))
     if s.rounding is Rounding.UNBIASED:
@@ -123,6 +125,8 @@ def _why_rounding(rounding: Rounding) -> str:
 
 
 def _why_kept(plan: Plan) -> str:
+    if plan.solved.rounding is Rounding.WHOLE:
+        return "one for every number of the query"
     if plan.solved.kept == plan.solved.rotated:
         return f"{plan.dimension:,} padded for the rotation"
     return f"of {plan.solved.rotated:,}: a random subset, rescaled; costs no privacy"

@@ -67,6 +67,8 @@ def calibrated(plan: _PlanT, *, epsilon: float, delta: float) -> _PlanT:
     gaussian = _gaussian_multiplier(bare, target)
     if plan.noise.continuous:
         return replace(bare, solution=_continuous(bare, gaussian))
+    if whole.is_whole(plan):
+        return _solved(bare, gaussian, cost, target)
     try:
         return _solved(bare, gaussian, cost, target)
     except InfeasibleError as error:

@@ -1,7 +1,7 @@
 """Plans for vectors that are whole already: only the noise is to be found, and the bits counted.
 
-A plan with ``rounding="whole"`` states exact bounds on every vector: ``clip`` on its L2 norm, ``l1``
-on its L1 norm, ``largest`` on its entries.
+A plan with ``rounding="whole"`` states exact bounds on every vector: ``clip`` on its L2 norm,
+``l1`` on its L1 norm, ``largest`` on its entries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from skellam import _checks
 from skellam.errors import DomainError, InfeasibleError
 from skellam.plan import cohorts
-from skellam.plan.choices import Rounding
+from skellam.plan.choices import Rounding, Sampling
 from skellam.plan.solution import Solution
 
 if TYPE_CHECKING:
@@ -43,11 +43,9 @@ def check(plan: Plan) -> None:
     if not (largest.is_integer() and 1 <= largest <= l1):
         raise DomainError(f"largest must be a whole number in [1, l1], got {largest!r}")
     if not largest <= plan.clip * (1 + 1e-12) <= l1 * (1 + 2e-12):
-        raise DomainError(
-            f"clip, the L2 bound, must lie between largest and l1, got {plan.clip!r}"
-        )
-    if plan.scale is not None or plan.compression is not None or plan.noise.continuous:
-        raise DomainError("whole numbers travel as they are: no scale, compression or real noise")
+        raise DomainError(f"clip, the L2 bound, must lie between largest and l1, got {plan.clip!r}")
+    if plan.scale is not None or plan.compression is not None:
+        raise DomainError("whole numbers travel as they are, with no scale and no compression")
 
 
 def solved(plan: _PlanT, multiplier: float) -> _PlanT:
@@ -79,11 +77,8 @@ def require_room(plan: _PlanT) -> _PlanT:
 
 
 def fewest_bits(plan: Plan) -> int:
-    """Return the fewest bits that hold ``largest`` of every client, and the noise but for `WRAP`.
-
-    Cohorts that are drawn at random may exceed their mean, so there the population counts.
-    """
-    clients = plan.people
+    """Return the fewest bits that hold ``largest`` of every client and, but for `WRAP`, noise."""
+    clients = _most_clients(plan)
     noise = plan.solved.variance * cohorts.surplus(plan, plan.invited)
     most = clients * int(plan.largest or 1) + reach(noise)
     bits = math.ceil(most).bit_length() + 1
@@ -93,6 +88,16 @@ def fewest_bits(plan: Plan) -> int:
             f"{plan.largest:g}; lower the bounds"
         )
     return bits
+
+
+def _most_clients(plan: Plan) -> int:
+    """Return a size that a cohort exceeds with a chance of at most `WRAP`, by Bernstein's bound."""
+    if plan.sampling in {Sampling.ALL, Sampling.FIXED}:
+        return plan.cohort
+    third = -math.log(WRAP) / 3
+    return min(
+        plan.people, math.ceil(plan.cohort + third + math.sqrt(third**2 + 6 * third * plan.cohort))
+    )
 
 
 def reach(variance: float) -> float:

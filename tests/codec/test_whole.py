@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skellam import SeededEntropy, SystemEntropy
+from skellam.codec import Codec, CodecSpec, IntegerSensitivity, NoNoise, SkellamShares, Whole
+from skellam.codec.bounds import whole_norm
+from skellam.errors import DomainError, KindError, ShapeError
+
+SEED = bytes(32)
+
+
+def spec_of(**changes):
+    settings = {
+        "dimension": 5,
+        "clip": np.sqrt(3),
+        "scale": 1.0,
+        "bits": 10,
+        "rounding": Whole(largest=2, l1=3),
+        "noise": NoNoise(),
+        "padded": 5,
+    }
+    return CodecSpec(**{**settings, **changes})
+
+
+def codec_of(**changes):
+    return Codec(spec_of(**changes), public_seed=SEED)
+
+
+def test_whole_numbers_come_back_as_they_were():
+    codec = codec_of()
+    vectors = [[1, -1, 0, 0, 1], [0, 0, 0, 0, 0], [0, 1, 0, -1, 0]]
+    messages = [codec.encode(np.array(v), entropy=SystemEntropy()) for v in vectors]
+    total = codec.decode(codec.add(messages))
+    assert total.values.tolist() == np.sum(vectors, axis=0).tolist()
+
+
+def test_sums_beyond_the_precision_of_float32_are_exact():
+    most = 2**24 + 1
+    codec = codec_of(bits=32, clip=most, rounding=Whole(largest=most, l1=most))
+    x = np.array([most, 0, 0, 0, 0])
+    assert codec.decode(codec.encode(x, entropy=SystemEntropy())).values[0] == most
+
+
+def test_the_message_is_the_vector_and_its_noise():
+    noise = SkellamShares(400.0, 10)
+    bare, noisy = codec_of(), codec_of(noise=noise)
+    x = np.array([1, 0, 0, -1, 0])
+    plain = bare.decode(bare.encode(x, entropy=SeededEntropy(SEED, "client"))).values
+    sent = noisy.decode(noisy.encode(x, entropy=SeededEntropy(SEED, "client"))).values
+    zeros = noisy.decode(noisy.encode_zeros(entropy=SeededEntropy(SEED, "client"))).values
+    assert (sent - zeros).tolist() == plain.tolist()
+
+
+BAD = [
+    ([3, 0, 0, 0, 0], "entry of 3"),
+    ([0, -3, 0, 0, 0], "entry of 3"),
+    ([1, 1, 1, 1, 0], "L1 norm of 4"),
+    ([2, 0, 0, 0, 0], "L2 norm"),
+    ([-(2**63), 0, 0, 0, 0], "entry of"),
+]
+
+
+@pytest.mark.parametrize(("x", "why"), BAD)
+def test_a_vector_beyond_its_bounds_is_refused(x, why):
+    with pytest.raises(DomainError, match=why):
+        codec_of().encode(np.array(x), entropy=SystemEntropy())
+
+
+@pytest.mark.parametrize("x", [x for x, _ in BAD])
+def test_a_client_that_must_not_drop_out_sends_zeros_with_its_noise(x):
+    codec = codec_of(noise=SkellamShares(400.0, 10))
+    sent = codec.encode_or_zeros(np.array(x), entropy=SeededEntropy(SEED, "client"))
+    zeros = codec.encode_zeros(entropy=SeededEntropy(SEED, "client"))
+    assert np.array_equal(sent.values, zeros.values)
+
+
+@pytest.mark.parametrize("square", [2, 3, 5, 6, 7, 10, 99, 2**40 + 1])
+def test_a_vector_at_its_bound_is_never_refused_for_a_rounded_root(square):
+    codec = codec_of(
+        dimension=square if square < 100 else 2,
+        padded=square if square < 100 else 2,
+        clip=np.sqrt(square),
+        bits=32,
+        rounding=Whole(largest=2**20, l1=2**30),
+    )
+    x = np.ones(square, dtype=int) if square < 100 else np.array([2**20, 1])
+    codec.encode(x, entropy=SystemEntropy())
+
+
+def test_the_sensitivity_is_the_stated_one():
+    bound = codec_of().sensitivity
+    assert isinstance(bound, IntegerSensitivity)
+    assert (bound.l1, bound.l2, bound.dimension) == (3, whole_norm(np.sqrt(3)), 5)
+    assert codec_of(clip=1.0, rounding=Whole(1, 1)).sensitivity.l2 == 1
+
+
+@given(st.lists(st.integers(-4, 4), min_size=5, max_size=5))
+def test_what_is_sent_keeps_to_the_stated_sensitivity(x):
+    codec = codec_of(clip=2.0, rounding=Whole(largest=2, l1=3))
+    sent = codec.encode_or_zeros(np.array(x), entropy=SystemEntropy())
+    values = codec.decode(sent).values
+    bound = codec.sensitivity
+    assert np.abs(values).sum() <= bound.l1
+    assert np.linalg.norm(values) <= bound.l2
+    within = max(map(abs, x)) <= 2 and sum(map(abs, x)) <= 3 and np.dot(x, x) <= 4
+    assert values.tolist() == (x if within else [0] * 5)
+
+
+def test_floats_and_wrong_lengths_are_refused():
+    with pytest.raises(KindError, match="whole numbers"):
+        codec_of().encode(np.zeros(5), entropy=SystemEntropy())
+    with pytest.raises(ShapeError, match="5 numbers"):
+        codec_of().encode(np.zeros(4, dtype=int), entropy=SystemEntropy())
+
+
+@pytest.mark.parametrize("changes", [{"scale": 2.0}, {"padded": 8}, {"kept": 3}])
+def test_whole_numbers_are_neither_scaled_nor_padded_nor_left_out(changes):
+    with pytest.raises(DomainError, match="as they are"):
+        spec_of(**changes)
+
+
+@pytest.mark.parametrize(("largest", "l1"), [(0, 1), (2, 1), (2**31, 2**31)])
+def test_bounds_must_be_consistent(largest, l1):
+    with pytest.raises(DomainError):
+        Whole(largest, l1)
