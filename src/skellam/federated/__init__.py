@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from skellam.federated.history import Header, History, Record, Stop
     from skellam.federated.local import LocalTraining
     from skellam.federated.presets import Preset, preset
-    from skellam.federated.progress import progress
     from skellam.federated.server import ServerOptimiser, adam, fedavg
-    from skellam.federated.sweep import sweep
+    from skellam.federated.sweeps import sweep
     from skellam.federated.tasks import Task
+    from skellam.federated.terminal import progress
     from skellam.federated.training import train
 
 __all__ = [
@@ -63,9 +63,9 @@ _HOMES = {
     "fedavg": "server",
     "plain": "aggregate",
     "preset": "presets",
-    "progress": "progress",
+    "progress": "terminal",
     "secure": "aggregate",
-    "sweep": "sweep",
+    "sweep": "sweeps",
     "train": "training",
 }
 

@@ -52,7 +52,7 @@ class Checkpoint:
     def load(cls, path: Path) -> Checkpoint:
         """Return the checkpoint at ``path``, or raise `DataError`."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 count = sum(name.startswith("memory_") for name in file)
                 memory = tuple(file[f"memory_{i}"] for i in range(count))
                 return cls(
@@ -62,5 +62,5 @@ class Checkpoint:
                     fingerprint=str(file["fingerprint"]),
                     spends=int(file["spends"]),
                 )
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise DataError(f"cannot read the checkpoint {path}: {error}") from error

@@ -87,8 +87,8 @@ STACKOVERFLOW = Preset(
 )
 DIGITS = Preset(
     name="digits",
-    clips=(0.5, 0.3),
-    rates=(1.0, 2.0),
+    clips=(0.3, 0.5),
+    rates=(1.5, 1.0),
     cohort=150,
     population=2000,
     rounds=50,

@@ -1,0 +1,170 @@
+"""What does privacy add to a round of training, against Flower's simulation that adds none?
+
+100 clients hand 2^20 numbers each to the server. Flower's simulation (Ray) carries them there and
+back as floats; ours encodes them with noise, adds them up and decodes, in this process, in the
+clear or by the whole secure-aggregation protocol. Seconds on the clock, since Ray has processes of
+its own; the rivals take turns in one run.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+from benchmarks.bench_codec import using
+from benchmarks.timing import Report
+
+import skellam as sk
+from skellam import federated as fl
+from skellam.engines.local import Aggregate, Round, clear, secure
+from skellam.federated.data import Examples
+from skellam.federated.local import Learner
+
+CLIENTS, SIZE, ROUNDS = 100, 1 << 20, 3
+ENTROPY = sk.SystemEntropy()
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
+
+
+def main() -> None:
+    report = Report("A round of training", "what", "s", "rival", "rival, s")
+    seconds = overhead()
+    flower = seconds["Flower"]
+    for name, floor in (("clear, NumPy", 2), ("clear, Numba", 3), ("secure", None)):
+        ratio = median(theirs / ours for theirs, ours in zip(flower, seconds[name], strict=False))
+        cells = (
+            name,
+            f"{min(seconds[name]):.3g}",
+            "Flower, no privacy / ours",
+            f"{min(flower):.3g}",
+        )
+        report.row(*cells, ratio=ratio, floor=floor)
+    for name, share in noise_shares().items():
+        report.row(f"noise path / round, {name}", "", "", "", ratio=share, ceiling=0.5)
+    report.print()
+
+
+@dataclass
+class Clock:
+    """Seconds of each rival, by name."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+
+    def time(self, name: str, run: Callable[[], object]) -> None:
+        """Run, and write down how long it took."""
+        start = time.perf_counter()
+        run()
+        self.seconds.setdefault(name, []).append(time.perf_counter() - start)
+
+
+def overhead() -> dict[str, list[float]]:
+    """Return the seconds of every rival: each in turn, after a round that warms all of them up."""
+    plan = sk.Plan(
+        dimension=SIZE, clip=1.0, cohort=CLIENTS, rounds=1, sampling="all", bits=16, dropout=0.05
+    ).with_noise(1.0)
+    vector = np.random.default_rng(1).standard_normal(SIZE, dtype=np.float32)
+    ours = {
+        "clear, NumPy": using("NumPy", lambda: run_round(clear, plan, vector)),
+        "clear, Numba": using("Numba", lambda: run_round(clear, plan, vector)),
+    }
+    warm, clock = Clock(), Clock()
+
+    def turn(carry: Callable[[], object]) -> None:
+        for _ in range(ROUNDS + 1):
+            into = clock if warm.seconds.get("Flower") else warm
+            into.time("Flower", carry)
+            for name, run in ours.items():
+                into.time(name, run)
+
+    simulate(turn)
+    clock.time("secure", lambda: run_round(secure, plan, vector))
+    return clock.seconds
+
+
+def run_round(aggregate: Aggregate, plan: sk.Plan, vector: np.ndarray) -> object:
+    this = Round(0, bytes(32), tuple(range(CLIENTS)))
+    return aggregate(plan, this, lambda _: vector, entropy=lambda _: ENTROPY)
+
+
+def simulate(turn: Callable[[Callable[[], object]], None]) -> None:
+    """Start Flower's simulation and call ``turn`` in it with what carries one round's vectors."""
+    os.environ.update(QUIET)
+    from flwr.app import ArrayRecord, Context, Message, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+    from flwr.simulation import run_simulation
+
+    client, server = ClientApp(), ServerApp()
+    vector = np.zeros(SIZE, dtype=np.float32)
+
+    @client.train()
+    def answer(message: Message, context: Context) -> Message:  # noqa: ARG001
+        return Message(message.content, reply_to=message)
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:  # noqa: ARG001
+        while len(nodes := list(grid.get_node_ids())) < CLIENTS:
+            time.sleep(0.1)
+
+        def carry() -> np.ndarray:
+            content = RecordDict({"vector": ArrayRecord([vector])})
+            replies = grid.send_and_receive([Message(content, node, "train") for node in nodes])
+            arrays = [reply.content["vector"].to_numpy_ndarrays()[0] for reply in replies]
+            if len(arrays) != CLIENTS:
+                raise RuntimeError(f"{len(arrays)} of {CLIENTS} vectors came back")
+            return np.sum(arrays, axis=0)
+
+        turn(carry)
+
+    run_simulation(
+        server, client, CLIENTS, backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}}
+    )
+
+
+def noise_shares() -> dict[str, float]:
+    """Return the part of a round's time that is not the clients' training, for real models."""
+    cases = {
+        "EMNIST's network, 100 examples a client": (fl.models.paper_cnn, 62, 5, 100),
+        "small network, 40 examples a client": (lambda: fl.models.small_cnn(10), 10, 50, 40),
+        "digits, 2 examples a client": (fl.models.linear, 10, 150, 2),
+    }
+    return {name: noise_share(*case) for name, case in cases.items()}
+
+
+def noise_share(model: Callable[[], object], classes: int, clients: int, each: int) -> float:
+    rng = np.random.default_rng(2)
+    images = rng.random((each, 28, 28), dtype=np.float32)
+    examples = Examples(images, rng.integers(0, classes, each))
+    learner = Learner(model())
+    start = fl.models.flatten(model())
+    training = fl.LocalTraining(rate=0.1, batch=20)
+    plan = sk.Plan(
+        dimension=len(start), clip=1.0, cohort=clients, rounds=1, sampling="all"
+    ).with_noise(1.0)
+    this = Round(0, bytes(32), tuple(range(clients)))
+    busy = 0.0
+
+    def update(_: int) -> np.ndarray:
+        nonlocal busy
+        began = time.thread_time()
+        moved = learner.update(start, examples, training, entropy=ENTROPY)
+        busy += time.thread_time() - began
+        return moved
+
+    clear(plan, this, update, entropy=lambda _: ENTROPY)
+    busy, began = 0.0, time.thread_time()
+    clear(plan, this, update, entropy=lambda _: ENTROPY)
+    return 1 - busy / (time.thread_time() - began)
+
+
+if __name__ == "__main__":
+    main()

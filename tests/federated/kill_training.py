@@ -1,0 +1,72 @@
+"""Kill one training run at random moments, resume it each time, and print what became of it.
+
+Run as a process of its own: it forks the trainers. ``kill_training.py FOLDER KILLS ENTROPY`` trains
+in FOLDER/killed with KILLS kills and, where ENTROPY is "seeded", also in FOLDER/whole with none.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import skellam as sk
+from oracles.tiny_task import plan, seeded, task
+from skellam import federated as fl
+
+PLAN = plan(rounds=40, cohort=10)
+
+
+def run(folder: Path, entropy: str, watch=None) -> fl.History:
+    return fl.train(
+        task(),
+        PLAN,
+        aggregate=fl.clear(dropout=0.1),
+        entropy=seeded() if entropy == "seeded" else sk.SystemEntropy(),
+        folder=folder,
+        resume=True,
+        every=8,
+        watch=watch,
+    )
+
+
+def kill_one(folder: Path, entropy: str, delay: float) -> bool:
+    """Return whether the trainer was killed before it was done.
+
+    It writes the round of every record that it showed into a file of its own.
+    """
+    shown = os.open(folder.parent / "shown", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    trainer = os.fork()
+    if trainer == 0:
+        try:
+            run(folder, entropy, lambda record: os.write(shown, b"%d\n" % record.round))
+        finally:
+            os._exit(0)
+    time.sleep(delay)
+    os.kill(trainer, signal.SIGKILL)
+    _, status = os.waitpid(trainer, 0)
+    os.close(shown)
+    return os.WIFSIGNALED(status)
+
+
+def main() -> None:
+    folder, kills, entropy = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    run(folder / "warm", entropy)  # imports and builds in advance what a trainer needs
+    start = time.perf_counter()
+    if entropy == "seeded":
+        run(folder / "whole", entropy)
+    else:
+        run(folder / "warm again", entropy)
+    whole = time.perf_counter() - start
+    clock = random.Random(7)
+    done = sum(
+        kill_one(folder / "killed", entropy, clock.uniform(0, 2 * whole / kills))
+        for _ in range(kills)
+    )
+    run(folder / "killed", entropy)
+    print(done)
+
+
+if __name__ == "__main__":
+    main()

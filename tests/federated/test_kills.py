@@ -1,0 +1,48 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oracles.tiny_task import plan
+from skellam.accounting.ledger import Ledger
+
+SCRIPT = Path(__file__).with_name("kill_training.py")
+
+
+def kill(folder, kills, entropy):
+    command = [sys.executable, str(SCRIPT), str(folder), str(kills), entropy]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 0, result.stderr
+    return int(result.stdout)
+
+
+def same(folder, name):
+    return (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_seeded_run_killed_ten_times_ends_as_if_nothing_had_happened(tmp_path):
+    assert kill(tmp_path, 10, "seeded") >= 5
+    assert same(tmp_path, "ledger")
+    assert same(tmp_path, "history.jsonl")
+    assert same(tmp_path, "run.json")
+    killed, whole = (np.load(tmp_path / run / "checkpoint.npz") for run in ("killed", "whole"))
+    assert set(killed) == set(whole)
+    assert all(np.array_equal(killed[name], whole[name]) for name in whole)
+
+
+@pytest.mark.slow
+def test_a_secret_run_killed_ten_times_forgets_no_release_that_was_seen(tmp_path):
+    kills = kill(tmp_path, 10, "secret")
+    assert kills >= 5
+    account = Ledger.verify(tmp_path / "killed" / "ledger")
+    spent = len(account.spends)
+    finished = (tmp_path / "killed" / "history.jsonl").read_text().count("\n")
+    shown = len((tmp_path / "shown").read_text().split())
+    # Each kill wastes one round at most; the budget, the plan's own, then ends the run earlier.
+    assert shown <= spent <= finished + kills
+    assert account.epsilon() <= plan(rounds=40, cohort=10).privacy().epsilon
