@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from oracles import exact_profile, rounded_release
 from skellam.accounting.blocks import steepest
 from skellam.accounting.curves import GdpCurve
 from skellam.accounting.laws import skellam_law
 from skellam.accounting.rounding import certificate_of_rounding, kappa
+from skellam.accounting.slack import Slack
 
 BLOCKS = (1, 16, 64, 256, 1024)
 PRINTED = {
@@ -89,7 +91,7 @@ def test_larger_blocks_have_a_smaller_kappa(deviation):
 )
 def test_in_four_dimensions_no_real_vector_costs_more(variance, vector, block, tail):
     moved, plain = rounded_release.pair(variance, vector, 9 + int(4 * math.sqrt(variance)))
-    eta, slack = certificate_of_rounding(
+    eta, rare = certificate_of_rounding(
         variance,
         l2=math.hypot(*vector),
         dimension=4,
@@ -97,9 +99,10 @@ def test_in_four_dimensions_no_real_vector_costs_more(variance, vector, block, t
         block=block,
         largest=max(map(abs, vector)),
     )
-    curve = GdpCurve(eta, slack)
+    curve = GdpCurve(eta, Slack(rare=rare))
     for epsilon in (0.0, 0.3, 1.0, 3.0, 8.0):
-        assert exact_profile.profile(moved, plain, epsilon) <= curve.delta(epsilon) + 1e-14
+        for pair in ((moved, plain), (plain, moved)):
+            assert exact_profile.profile(*pair, epsilon) <= curve.delta(epsilon) + 1e-14
 
 
 @pytest.mark.parametrize("tail", [1e-3, 1e-5])
@@ -109,10 +112,12 @@ def test_equal_values_in_four_dimensions_stay_under_one_block(tail, variance):
     for y in (0.05, 0.5, 1.0, 1.3):
         moved, plain = rounded_release.pair(variance, [y, -y, y, -y], 10)
         eta = kappa(variance, tail=tail, block=4, largest=y) * 2 * y
-        curve = GdpCurve(eta, tail)
+        rare = 2 * norm.cdf(norm.ppf(tail) + eta)
+        curve = GdpCurve(eta, Slack(rare=rare))
         for epsilon in np.linspace(0, 6, 13):
-            exact = exact_profile.profile(moved, plain, float(epsilon))
-            assert exact <= curve.delta(float(epsilon)) + 1e-14
+            for pair in ((moved, plain), (plain, moved)):
+                exact = exact_profile.profile(*pair, float(epsilon))
+                assert exact <= curve.delta(float(epsilon)) + 1e-14
 
 
 @pytest.mark.parametrize("tail", [1e-40, 1e-160, 1e-290])

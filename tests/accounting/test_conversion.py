@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skellam.accounting.conversion import (
-    epsilon_with_slack,
+    epsilon_with_distance,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
@@ -56,10 +56,10 @@ def test_renyi_epsilon_and_delta_are_inverses(curve, delta):
 
 
 @given(mus, st.floats(1e-12, 0.1), st.floats(1e-30, 1e-3))
-def test_epsilon_with_slack_leaves_a_total_delta_of_at_most_the_target(mu, delta, slack):
-    epsilon = epsilon_with_slack(lambda left: gaussian_epsilon(mu, left), delta, slack)
+def test_epsilon_with_distance_leaves_a_total_delta_of_at_most_the_target(mu, delta, distance):
+    epsilon = epsilon_with_distance(lambda left: gaussian_epsilon(mu, left), delta, distance)
     if math.isfinite(epsilon):
-        total = exact_delta(mu, epsilon) + slack * (1 + mpmath.exp(epsilon))
+        total = exact_delta(mu, epsilon) + distance * (1 + mpmath.exp(epsilon))
         assert total <= delta * (1 + 1e-9)
     assert epsilon >= gaussian_epsilon(mu, delta) * (1 - 1e-12)
 
@@ -70,7 +70,7 @@ def test_a_delta_outside_the_unit_interval_raises(bad):
         lambda: gaussian_epsilon(1.0, bad),
         lambda: gaussian_sigma(1.0, bad, 1.0),
         lambda: rdp_epsilon([2.0], [1.0], bad),
-        lambda: epsilon_with_slack(lambda _: 1.0, bad, 0.0),
+        lambda: epsilon_with_distance(lambda _: 1.0, bad, 0.0),
     ):
         with pytest.raises(DomainError):
             answer()

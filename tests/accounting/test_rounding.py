@@ -12,7 +12,8 @@ from oracles import exact_profile, rounded_release
 from skellam.accounting.curves import GdpCurve
 from skellam.accounting.gaps import eta_skellam, last_threshold
 from skellam.accounting.laws import skellam_law
-from skellam.accounting.rounding import certificate_of_rounding, kappa, rounding_slack
+from skellam.accounting.rounding import certificate_of_rounding, kappa
+from skellam.accounting.slack import Slack
 from skellam.errors import CertificateError, DomainError
 
 DEVIATIONS = (5, 10, 20, 42, 100, 170, 682, 2730, 10922)
@@ -60,23 +61,36 @@ def test_no_real_vector_costs_more_than_its_norm_times_kappa(variance, vector, r
     found = certificate_of_rounding(
         variance, l2=math.hypot(*vector), dimension=len(vector), tail=tail
     )
-    curve = GdpCurve(*found)
+    curve = GdpCurve(found.eta, Slack(rare=found.rare))
     for epsilon in EPSILONS:
         exact = exact_profile.profile(rate * moved + (1 - rate) * plain, plain, epsilon)
         base = math.log1p(math.expm1(epsilon) / rate)
         assert exact <= rate * curve.delta(base) * (1 + 1e-9) + 1e-15
 
 
-@given(st.floats(-6, 12).map(math.exp), st.sampled_from([1e-6, 1e-10, 1e-17, 1e-22]))
-def test_the_mass_set_aside_is_at_most_the_tail_or_twice_it_over_a_small_variance(variance, tail):
-    assert 0 < rounding_slack(variance, dimension=1, tail=tail) <= tail * max(1, 2 / variance)
+def rare(variance, *, l2=1.0, dimension=1, tail=1e-12, block=1, largest=None):
+    return certificate_of_rounding(
+        variance, l2=l2, dimension=dimension, tail=tail, block=block, largest=largest
+    ).rare
 
 
-def test_slack_is_counted_once_a_coordinate_or_once_a_block():
-    one = rounding_slack(100.0, dimension=1, tail=1e-12)
-    assert rounding_slack(100.0, dimension=1000, tail=1e-12) == pytest.approx(1000 * one)
-    blocks = rounding_slack(100.0, dimension=1000, tail=1e-12, block=64, largest=1.0)
-    assert blocks == pytest.approx(16 * 1e-12)
+@given(st.floats(-2, 12).map(math.exp), st.sampled_from([1e-6, 1e-10, 1e-17, 1e-22]))
+def test_what_is_set_aside_is_both_ends_of_the_law(variance, tail):
+    law = skellam_law(variance)
+    last = last_threshold(law, tail)
+    ends = 2 * math.exp(law.log_survival[last - 1])
+    assert rare(variance, tail=tail) == pytest.approx(ends, rel=1e-6)
+
+
+def test_rare_events_are_counted_once_a_coordinate_or_once_a_block():
+    one = rare(100.0)
+    assert rare(100.0, dimension=1000) == pytest.approx(1000 * one)
+    blocks = rare(100.0, dimension=1000, block=64, largest=1e-3)
+    assert blocks == pytest.approx(16 * 2e-12, rel=0.01)
+
+
+def test_a_norm_beyond_the_last_threshold_leaves_nothing_rare():
+    assert rare(100.0, l2=90.0) == 1.0
 
 
 @given(st.floats(-4, 15).map(math.exp), st.sampled_from([1e-6, 1e-17]))
@@ -140,7 +154,7 @@ def test_no_vector_replaced_by_another_costs_more(variance, entries, block, tail
         largest=2 * largest,
         replaced=True,
     )
-    curve = GdpCurve(*found)
+    curve = GdpCurve(found.eta, Slack(rare=found.rare))
     moved, _ = rounded_release.pair(variance, [*one, 1.5], 20)
     replaced, _ = rounded_release.pair(variance, [*other, 1.5], 20)
     size = round(moved.size ** (1 / (len(entries) + 1)))

@@ -71,31 +71,33 @@ def rdp_delta(orders: Sequence[float], rdp: Sequence[float], epsilon: float) -> 
     return min(1.0, math.exp(min(0.0, float(np.min(logs)))))
 
 
-def epsilon_with_slack(curve: Callable[[float], float], delta: float, slack: float) -> float:
-    """Return the least epsilon whose total delta, with slack * (1 + e^epsilon) added, is ``delta``.
+def epsilon_with_distance(curve: Callable[[float], float], delta: float, distance: float) -> float:
+    """Return the least epsilon whose total delta, distance * (1 + e^epsilon) added, is ``delta``.
 
-    ``curve`` gives the epsilon of a delta without slack. Infinite where the slack leaves nothing.
+    ``curve`` gives the epsilon of a delta without it. Infinite where the distance leaves nothing.
     """
     _checks.open_unit("delta", delta)
-    _checks.non_negative("slack", slack)
-    if not slack:
+    _checks.non_negative("distance", distance)
+    if not distance:
         return curve(delta)
-    epsilon, margin = _charged(curve, delta, slack, 0.0), 1e-7
+    epsilon, margin = _charged(curve, delta, distance, 0.0), 1e-7
     while math.isfinite(epsilon):
         # A larger epsilon leaves less delta, so this climbs to the least fixed point. Charging for
         # a little more than the current epsilon makes what it returns private, and a margin that
         # grows makes it end.
         charged = epsilon * (1 + margin) + 1e-12
-        following = _charged(curve, delta, slack, charged)
+        following = _charged(curve, delta, distance, charged)
         if following <= charged:
             return following
         epsilon, margin = following, 2 * margin
     return math.inf
 
 
-def _charged(curve: Callable[[float], float], delta: float, slack: float, epsilon: float) -> float:
-    # exp overflows above 709: no slack that float64 can hold survives that.
-    left = delta - slack * (1 + math.exp(epsilon)) if epsilon < 700 else 0.0
+def _charged(
+    curve: Callable[[float], float], delta: float, distance: float, epsilon: float
+) -> float:
+    # exp overflows above 709: no distance that float64 can hold survives that.
+    left = delta - distance * (1 + math.exp(epsilon)) if epsilon < 700 else 0.0
     return curve(left) if left > 0 else math.inf
 
 

@@ -1,7 +1,6 @@
 """Privacy as a value: curves that add under composition and give epsilon for delta.
 
-Every curve carries ``slack``, a total variation that lies outside of it (uncertified tails, the
-error of the sampler): the total delta at epsilon is that of the curve plus slack * (1 + e^epsilon).
+Every curve carries `Slack`: what lies outside of it (uncertified tails, the error of the sampler).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Protocol, Self
 
 from skellam import _checks
 from skellam.accounting import conversion
+from skellam.accounting.slack import NO_SLACK, Slack
 from skellam.errors import DomainError
 
 ORDERS: tuple[float, ...] = (
@@ -29,8 +29,8 @@ class Curve(Protocol):
     """A privacy guarantee as a function; composition is ``+`` and ``* rounds``."""
 
     @property
-    def slack(self) -> float:
-        """The total variation that the curve leaves out."""
+    def slack(self) -> Slack:
+        """What the curve leaves out."""
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon at which the total delta is at most ``delta``, or infinity."""
@@ -48,11 +48,10 @@ class GdpCurve:
     """mu-Gaussian differential privacy (Dong, Roth, Su 2019)."""
 
     mu: float
-    slack: float = 0.0
+    slack: Slack = NO_SLACK
 
     def __post_init__(self) -> None:
         _checks.positive("mu", self.mu)
-        _checks.non_negative("slack", self.slack)
 
     def __add__(self, other: GdpCurve) -> GdpCurve:
         return GdpCurve(_up(math.hypot(self.mu, other.mu)), self.slack + other.slack)
@@ -63,13 +62,11 @@ class GdpCurve:
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon at ``delta``, or infinity where the slack takes it all."""
-        return conversion.epsilon_with_slack(
-            lambda left: conversion.gaussian_epsilon(self.mu, left), delta, self.slack
-        )
+        return self.slack.epsilon(lambda left: conversion.gaussian_epsilon(self.mu, left), delta)
 
     def delta(self, epsilon: float) -> float:
         """Return the total delta at ``epsilon``."""
-        return with_slack(conversion.gaussian_delta(self.mu, epsilon), self.slack, epsilon)
+        return self.slack.delta(lambda e: conversion.gaussian_delta(self.mu, e), epsilon)
 
     def zcdp(self) -> float:
         """Return rho of the zero-concentrated DP that mu-GDP implies (slack stays outside)."""
@@ -86,7 +83,7 @@ class RdpCurve:
 
     orders: tuple[float, ...]
     values: tuple[float, ...]
-    slack: float = 0.0
+    slack: Slack = NO_SLACK
 
     def __post_init__(self) -> None:
         if not (len(self.orders) == len(self.values) > 0):
@@ -96,11 +93,10 @@ class RdpCurve:
         # Infinite is honest at a single order; NaN and negative values are not.
         if not all(value >= 0 for value in self.values):
             raise DomainError(f"values must not be negative, got {self.values}")
-        _checks.non_negative("slack", self.slack)
 
     @classmethod
     def from_zcdp(
-        cls, rho: float, *, orders: tuple[float, ...] = ORDERS, slack: float = 0.0
+        cls, rho: float, *, orders: tuple[float, ...] = ORDERS, slack: Slack = NO_SLACK
     ) -> RdpCurve:
         """Return the curve order * rho (Bun and Steinke 2016, definition 1.1)."""
         _checks.non_negative("rho", rho)
@@ -118,28 +114,21 @@ class RdpCurve:
 
     def minimum(self, other: RdpCurve) -> RdpCurve:
         """Return the better of two bounds on the same release, order by order."""
-        if self.orders != other.orders:
-            raise DomainError("only Rényi curves over the same orders can be compared")
-        values = tuple(map(min, self.values, other.values))
-        return RdpCurve(self.orders, values, max(self.slack, other.slack))
+        if (self.orders, self.slack) != (other.orders, other.slack):
+            raise DomainError("only Rényi curves of the same orders and slack can be compared")
+        return RdpCurve(self.orders, tuple(map(min, self.values, other.values)), self.slack)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon at ``delta``, or infinity where the slack takes it all."""
-        return conversion.epsilon_with_slack(
-            lambda left: conversion.rdp_epsilon(self.orders, self.values, left), delta, self.slack
+        return self.slack.epsilon(
+            lambda left: conversion.rdp_epsilon(self.orders, self.values, left), delta
         )
 
     def delta(self, epsilon: float) -> float:
         """Return the total delta at ``epsilon``."""
-        delta = conversion.rdp_delta(self.orders, self.values, epsilon)
-        return with_slack(delta, self.slack, epsilon)
-
-
-def with_slack(delta: float, slack: float, epsilon: float) -> float:
-    """Return delta + slack * (1 + e^epsilon), at most 1."""
-    if not slack:
-        return delta
-    return min(1.0, delta + slack * (1 + math.exp(epsilon))) if epsilon < 700 else 1.0
+        return self.slack.delta(
+            lambda e: conversion.rdp_delta(self.orders, self.values, e), epsilon
+        )
 
 
 def _up(x: float) -> float:

@@ -72,7 +72,7 @@ def own_rdp(mechanism: Mechanism, orders: tuple[float, ...]) -> RdpCurve | None:
         values = tuple(divergence(a) for a in orders)
     else:
         values = poisson_rdp(divergence, rate=rate, orders=_whole(orders), involution=True)
-    return RdpCurve(orders, values, noise.sampler_distance)
+    return RdpCurve(orders, values)
 
 
 def paper_rdp(mechanism: Mechanism) -> RdpCurve | None:
@@ -88,7 +88,7 @@ def paper_rdp(mechanism: Mechanism) -> RdpCurve | None:
             values = poisson_rdp(bound, rate=rate, orders=_whole(PAPER_ORDERS))
         case _:
             return None
-    return RdpCurve(PAPER_ORDERS, values, noise.sampler_distance)
+    return RdpCurve(PAPER_ORDERS, values)
 
 
 def paper_divergence(

@@ -1,7 +1,8 @@
 """The Gaussian mechanism that dominates a release: Results A and B turned into curves.
 
 Domination survives Poisson sampling, composition and post-processing, so every tight tool for the
-Gaussian applies. Slack is not amplified by sampling here: that is safe, and it is tiny.
+Gaussian applies. Slack is not amplified by sampling here: that is safe, and it is tiny. What the
+sampler of the noise costs is not in these curves: `sampler` gives it.
 """
 
 from __future__ import annotations
@@ -9,27 +10,51 @@ from __future__ import annotations
 import math
 
 from skellam.accounting.curves import GdpCurve
-from skellam.accounting.gdp import gdp_certificate
+from skellam.accounting.gdp import gdp_certificate, law_of_noise
 from skellam.accounting.mechanisms import (
     Adjacency,
     DiscreteLaplace,
+    Gaussian,
     Laplace,
     Mechanism,
     Noise,
+    RoundedSkellam,
     noise_of,
     rate_of,
 )
 from skellam.accounting.pld import Pld, gaussian_interval, gaussian_pld, symmetrised
+from skellam.accounting.slack import Slack, sampler_by_atoms
+from skellam.errors import CertificateError
 
 
 def dominating(noise: Noise) -> GdpCurve:
     """Return the Gaussian curve of one release without sampling."""
     match noise:
         case DiscreteLaplace() | Laplace():
-            return GdpCurve(_pure_gdp(pure_epsilon(noise)), noise.sampler_distance)
+            return GdpCurve(_pure_gdp(pure_epsilon(noise)))
         case _:
-            eta, slack = gdp_certificate(noise)
-            return GdpCurve(eta, slack + noise.sampler_distance)
+            eta, rare = gdp_certificate(noise)
+            return GdpCurve(eta, Slack(rare=rare))
+
+
+def sampler(noise: Noise) -> tuple[Slack, Slack]:
+    """Return two valid ways to charge for the sampler of one release's noise."""
+    by_distance = Slack(distance=noise.sampler_distance)
+    if isinstance(noise, Gaussian | DiscreteLaplace | Laplace) or not noise.atom_error:
+        return by_distance, by_distance
+    largest = noise.largest if isinstance(noise, RoundedSkellam) else None
+    try:
+        law = law_of_noise(noise)
+    except CertificateError:  # no table is that wide; the distance does not need one
+        return by_distance, by_distance
+    by_atoms = sampler_by_atoms(
+        law,
+        dimension=noise.dimension,
+        shift=min(noise.l2, largest or noise.l2),
+        distance=noise.sampler_distance,
+        atom_error=noise.atom_error,
+    )
+    return by_distance, by_atoms
 
 
 def pure_epsilon(noise: DiscreteLaplace | Laplace) -> float:

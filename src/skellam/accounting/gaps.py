@@ -12,8 +12,9 @@ A shift by k is a chain of k such steps, k eta-GDP, and coordinates add in squar
 The certificate evaluates every gap with S(t) >= tail; the rest is charged to delta. Let T be the
 last certified threshold. For a shift by k the vertices at t <= T lie above the Gaussian curve; on
 {X >= T} replace the shifted law P by the multiple of Q of equal mass, a chord of the curve and so
-still above. As P/Q rises, this moves at most P(X > T) = S(T + 1 - k), and the same at the other
-end. Nothing here asks the support to be unbounded: for a binomial law T is its last atom.
+still above. Likewise at the other end. Both ends together are a rare event (lemma 1 of
+docs/maths/slack.md), of probability at most 2 S(T - k) under either law. Nothing here asks the
+support to be unbounded: for a binomial law T is its last atom.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ DEFAULT_TAIL = 1e-300
 
 
 class GdpCertificate(NamedTuple):
-    """``eta``-GDP once ``slack`` is set aside: delta grows by ``slack * (1 + e^epsilon)``."""
+    """``eta``-GDP but for an event of probability ``rare``, which is added to delta."""
 
     eta: float
-    slack: float
+    rare: float
 
 
 def eta_of_law(law: Law, *, tail: float = DEFAULT_TAIL) -> float:
@@ -65,8 +66,9 @@ def certificate_of_law(
     norm = _checks.positive("l2", l2)
     d = _checks.integer("dimension", dimension, 1)
     last = last_threshold(law, tail)
-    moved = 2 * _survival(law, last + 1 - max(1, math.floor(norm)))
-    return GdpCertificate(norm * eta_of_law(law, tail=tail), max(1, min(d, norm**2)) * moved)
+    beyond = 2 * _survival(law, last - max(1, math.floor(norm)))
+    rare = min(1.0, max(1, min(d, norm**2)) * beyond)
+    return GdpCertificate(norm * eta_of_law(law, tail=tail), rare)
 
 
 def last_threshold(law: Law, tail: float) -> int:

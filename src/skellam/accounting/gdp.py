@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from skellam.accounting.convolution import discrete_gaussian_sum_law
-from skellam.accounting.gaps import DEFAULT_TAIL, GdpCertificate, certificate_of_law
+from skellam.accounting.gaps import GdpCertificate, certificate_of_law
 from skellam.accounting.laws import Law, binomial_law, discrete_gaussian_law, skellam_law
 from skellam.accounting.mechanisms import (
     Adjacency,
@@ -25,16 +25,13 @@ from skellam.errors import CertificateError
 
 
 def gdp_parameter(noise: Noise) -> float:
-    """Return eta such that one release is eta-GDP, up to the slack of `gdp_certificate`."""
+    """Return eta such that one release is eta-GDP, but for the rare event of `gdp_certificate`."""
     return gdp_certificate(noise).eta
 
 
 @lru_cache(maxsize=1024)
 def gdp_certificate(noise: Noise) -> GdpCertificate:
-    """Return the GDP parameter of one release and the mass set aside; sampling comes after it.
-
-    The sampler's own distance is not in the slack: it belongs to whoever drew the noise.
-    """
+    """Return the GDP parameter of one release and what is set aside; sampling comes after it."""
     match noise:
         case Gaussian():
             return GdpCertificate(noise.l2 / noise.sigma, 0.0)
@@ -48,14 +45,11 @@ def gdp_certificate(noise: Noise) -> GdpCertificate:
                 largest=noise.largest,
                 replaced=noise.adjacency is Adjacency.REPLACE_ONE,
             )
-        case Skellam():
-            return _integer(noise, skellam_law(noise.variance))
-        case DiscreteGaussian():
-            return _integer(noise, discrete_gaussian_law(noise.sigma))
-        case DistributedDiscreteGaussian():
-            return _integer(noise, discrete_gaussian_sum_law(noise.sigma_local, noise.shares))
+        case Skellam() | DiscreteGaussian() | DistributedDiscreteGaussian():
+            return certificate_of_law(law_of_noise(noise), l2=noise.l2, dimension=noise.dimension)
         case Binomial():
-            return _integer(noise, binomial_law(noise.trials), tail=noise.tail)
+            law = law_of_noise(noise)
+            return certificate_of_law(law, l2=noise.l2, dimension=noise.dimension, tail=noise.tail)
         case DiscreteLaplace() | Laplace():
             raise CertificateError(
                 "Laplace noise is not accounted as Gaussian; use its privacy loss distribution"
@@ -64,9 +58,18 @@ def gdp_certificate(noise: Noise) -> GdpCertificate:
             assert_never(noise)
 
 
-def _integer(
-    noise: Skellam | DiscreteGaussian | DistributedDiscreteGaussian | Binomial,
-    law: Law,
-    tail: float = DEFAULT_TAIL,
-) -> GdpCertificate:
-    return certificate_of_law(law, l2=noise.l2, dimension=noise.dimension, tail=tail)
+def law_of_noise(
+    noise: Skellam | RoundedSkellam | DiscreteGaussian | DistributedDiscreteGaussian | Binomial,
+) -> Law:
+    """Return the law of one coordinate's noise."""
+    match noise:
+        case Skellam() | RoundedSkellam():
+            return skellam_law(noise.variance)
+        case DiscreteGaussian():
+            return discrete_gaussian_law(noise.sigma)
+        case DistributedDiscreteGaussian():
+            return discrete_gaussian_sum_law(noise.sigma_local, noise.shares)
+        case Binomial():
+            return binomial_law(noise.trials)
+        case _:
+            assert_never(noise)

@@ -1,7 +1,7 @@
 """To and from dp_accounting: events and loss distributions, so that others can check and compose.
 
 A release becomes the Gaussian that dominates it. An event cannot carry the slack: to the delta that
-dp_accounting gives at epsilon, add slack * (1 + e^epsilon).
+dp_accounting gives at epsilon, add ``slack.charge(epsilon)``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skellam import _checks
-from skellam.accounting.domination import dominating
+from skellam.accounting.domination import dominating, sampler
 from skellam.accounting.lossgrid import LossGrid
 from skellam.accounting.mechanisms import (
     Adjacency,
@@ -25,6 +25,7 @@ from skellam.accounting.mechanisms import (
 )
 from skellam.accounting.pld import Pld
 from skellam.accounting.routes import Release
+from skellam.accounting.slack import NO_SLACK, Slack
 from skellam.errors import DomainError, KindError
 
 
@@ -32,7 +33,7 @@ class Event(NamedTuple):
     """A ``dp_accounting.DpEvent`` and the slack that it leaves out."""
 
     event: Any
-    slack: float
+    slack: Slack
 
 
 def to_event(mechanism: Mechanism, *, rounds: int = 1) -> Event:
@@ -55,7 +56,8 @@ def to_event(mechanism: Mechanism, *, rounds: int = 1) -> Event:
             event = dp_accounting.SampledWithoutReplacementDpEvent(population, cohort, event)
         case _:
             pass
-    return Event(dp_accounting.SelfComposedDpEvent(event, n), curve.slack * n)
+    slack = curve.slack + sampler(noise_of(mechanism))[0]
+    return Event(dp_accounting.SelfComposedDpEvent(event, n), slack * n)
 
 
 def from_event(event: Any) -> list[Release]:  # noqa: ANN401
@@ -100,7 +102,7 @@ def from_distribution(
     distribution: Any,  # noqa: ANN401
     *,
     compositions: int = 1,
-    slack: float = 0.0,
+    slack: Slack = NO_SLACK,
 ) -> Pld:
     """Return a loss distribution of dp_accounting as a `Pld`; it must be a pessimistic one.
 

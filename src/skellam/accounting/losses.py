@@ -32,7 +32,7 @@ def pld(mechanism: Mechanism, *, interval: float) -> Pld:
     if pair is None:
         return dominating_pld(mechanism, interval=interval)
     shifted, plain, outside = pair.sampled(rate)
-    own = pair_pld(shifted, plain, interval=interval, outside=outside, slack=noise.sampler_distance)
+    own = pair_pld(shifted, plain, interval=interval, outside=outside)
     return symmetrised(own) if needs_symmetry(noise, rate) else own
 
 

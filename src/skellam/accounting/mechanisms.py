@@ -27,15 +27,20 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Noise:
-    """What all noise shares. ``sampler_distance`` is the total variation of one release's noise
-    from the law that is accounted: coordinates times clients times that of one draw.
+    """What all noise shares: how far what was drawn is from the law that is accounted.
+
+    ``sampler_distance`` is the total variation of one release's noise: coordinates times clients
+    times that of one draw. ``atom_error`` bounds the error of every probability of one coordinate:
+    clients times that of one draw.
     """
 
     sampler_distance: float = field(default=0.0, kw_only=True)
+    atom_error: float = field(default=0.0, kw_only=True)
     adjacency: Adjacency = field(default=Adjacency.ADD_REMOVE, kw_only=True)
 
     def __post_init__(self) -> None:
         _checks.between("sampler_distance", self.sampler_distance, 0, 1)
+        _checks.between("atom_error", self.atom_error, 0, 1)
         _set(self, adjacency=_adjacency(self.adjacency))
 
 

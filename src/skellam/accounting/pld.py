@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skellam import _checks
-from skellam.accounting.conversion import epsilon_with_slack
-from skellam.accounting.curves import with_slack
 from skellam.accounting.lossgrid import LossGrid, Masses, connected, connected_cells
+from skellam.accounting.slack import NO_SLACK, Slack
 
 _POINTS = 1e4
 _COMPOSED_POINTS = 5e5
@@ -29,11 +28,10 @@ class Pld:
     remove: LossGrid
     add: LossGrid
     compositions: int = 1
-    slack: float = 0.0
+    slack: Slack = NO_SLACK
 
     def __post_init__(self) -> None:
         _checks.integer("compositions", self.compositions, 1)
-        _checks.non_negative("slack", self.slack)
 
     def __add__(self, other: Pld) -> Pld:
         return Pld(
@@ -53,13 +51,15 @@ class Pld:
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon at ``delta``; infinite where slack and round-off take it all."""
-        return epsilon_with_slack(self._epsilon, delta, self.slack)
+        return self.slack.epsilon(self._epsilon, delta)
 
     def delta(self, epsilon: float) -> float:
         """Return the total delta at ``epsilon``."""
         _checks.number("epsilon", epsilon)
-        delta = max(side.delta(epsilon) for side in (self.remove, self.add)) + self._round_off
-        return with_slack(min(1.0, delta), self.slack, epsilon)
+        return self.slack.delta(self._delta, epsilon)
+
+    def _delta(self, epsilon: float) -> float:
+        return max(side.delta(epsilon) for side in (self.remove, self.add)) + self._round_off
 
     def _epsilon(self, delta: float) -> float:
         left = delta - self._round_off
@@ -70,7 +70,7 @@ class Pld:
         return _ROUND_OFF * self.compositions
 
 
-def gaussian_pld(z: float, *, rate: float = 1.0, interval: float, slack: float = 0.0) -> Pld:
+def gaussian_pld(z: float, *, rate: float = 1.0, interval: float, slack: Slack = NO_SLACK) -> Pld:
     """Return the distribution of a (Poisson sampled) Gaussian of noise multiplier ``z``.
 
     In units of sigma: Q = N(0, 1), P = (1 - rate) Q + rate N(1/z, 1), and the loss at t is
@@ -99,13 +99,13 @@ def gaussian_interval(z: float, rate: float, rounds: int) -> float:
     return _interval(reach, min(spread, reach), rounds)
 
 
-def pair_pld(p: Masses, q: Masses, *, interval: float, outside: float, slack: float = 0.0) -> Pld:
+def pair_pld(p: Masses, q: Masses, *, interval: float, outside: float) -> Pld:
     """Return the distribution of the pair (p, q) of laws on one finite set, in both directions.
 
     ``outside`` bounds the mass that either law has elsewhere: it counts as infinite loss.
     """
     remove, add = (connected(a, b, interval=interval, outside=outside) for a, b in ((p, q), (q, p)))
-    return Pld(remove, add, slack=slack)
+    return Pld(remove, add)
 
 
 def pair_interval(p: Masses, q: Masses, rounds: int) -> float:

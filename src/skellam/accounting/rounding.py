@@ -11,9 +11,11 @@ kappa is the larger of p(t - 1) / phi(Phi^-1(S(t))) over the certified t, and et
 integer part is a chain of m steps, m eta <= m kappa. So a REAL vector of norm r is kappa r-GDP.
 
 Certified are the t with S(t), 1 - S(t) >= tail, that is 1 - T <= t <= T. On {X >= T} replace P by
-the multiple of Q of equal mass: a chord of the trade-off curve, so still above the Gaussian one.
-As P/Q rises this moves f max_j (p(T + j - 1) - p(T - 1) S(T + j) / S(T)), j >= 1, of P's mass; on
-{X <= -T} it moves f max_j (p(T + j) - p(T) S(T + j) / S(T)). Both sums are computed, at f = 1.
+the multiple of Q of equal mass: a chord of the trade-off curve, so still above the Gaussian one;
+likewise on {X <= -T}. These ends are a rare event (lemma 1 of docs/maths/slack.md). At the end of a
+chain of m steps it is {|X - m| >= T}, of probability at most 2 S(T - ceil(x)) under either law. Of
+the d coordinates of a vector of norm r at most min(d, r^2 / j^2) have ceil(x) > j, so the sum of
+S(T - ceil(x)) is at most d S(T - 1) + sum_j min(d, r^2 / j^2) (S(T - j - 1) - S(T - j)).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from skellam.accounting.gaps import (
     eta_of_law,
     last_threshold,
 )
-from skellam.accounting.laws import Law, skellam_law
+from skellam.accounting.laws import skellam_law
 from skellam.errors import CertificateError, DomainError
 
 
@@ -42,15 +44,11 @@ def kappa(variance: float, *, tail: float, block: int = 1, largest: float | None
     With ``block`` > 1 (Result B') it multiplies ``sqrt(norm^2 + block * largest^2)`` instead of the
     norm, ``largest`` being the bound on every coordinate, and ``tail`` is per block.
     """
-    return _certificate(variance, tail, block, largest).eta
-
-
-def rounding_slack(
-    variance: float, *, dimension: int, tail: float, block: int = 1, largest: float | None = None
-) -> float:
-    """Return the mass that `kappa` sets aside, over all coordinates of one release."""
-    blocks = -(-_checks.integer("dimension", dimension, 1) // _checks.integer("block", block, 1))
-    return blocks * _certificate(variance, tail, block, largest).slack
+    if not 0 < tail < 0.5:
+        raise DomainError(f"tail must lie strictly between 0 and 1/2, got {tail!r}")
+    if _checks.integer("block", block, 1) == 1:
+        return _kappa_of_coordinate(variance, tail)
+    return kappa_of_block(variance, tail, block, _largest(block, largest))
 
 
 def certificate_of_rounding(
@@ -65,41 +63,52 @@ def certificate_of_rounding(
 ) -> GdpCertificate:
     """Return what real vectors of norm ``l2`` or less cost after rounding.
 
-    ``replaced``: a vector is replaced by another, a chain through the zero vector, whose law must
-    then stay in place. Result B moves P alone. Result B' moves Q too, unless the upper end of P is
-    made a multiple of Q instead: that moves at most the power of the test of size ``tail``.
+    ``replaced``: a vector is replaced by another, a chain through the zero vector whose law stays
+    in place; the ends of both vectors are rare, so there are twice as many.
     """
     norm = _checks.positive("l2", l2)
     scale = kappa(variance, tail=tail, block=block, largest=largest)
-    slack = rounding_slack(variance, dimension=dimension, tail=tail, block=block, largest=largest)
     if block == 1:
-        _check_chain(variance, min(norm, largest or norm), tail)
-        return GdpCertificate(norm * scale, slack)
-    spread = math.sqrt(block) * _largest(block, largest)
-    if replaced:
-        slack *= 1 + _power(tail, scale * spread) / tail
-    return GdpCertificate(math.hypot(norm, spread) * scale, slack)
+        most = min(norm, largest or norm)
+        _check_chain(variance, most, tail)
+        eta, rare = norm * scale, _rare_coordinates(variance, tail, norm, dimension, most)
+    else:
+        spread = math.sqrt(block) * _largest(block, largest)
+        eta = math.hypot(norm, spread) * scale
+        rare = -(-dimension // block) * 2 * _power(tail, scale * spread)
+    return GdpCertificate(eta, min(1.0, 2 * rare if replaced else rare))
 
 
-def _certificate(variance: float, tail: float, block: int, largest: float | None) -> GdpCertificate:
-    if _checks.integer("block", block, 1) == 1:
-        return _one_coordinate(variance, tail)
-    if not 0 < tail < 0.5:
-        raise DomainError(f"tail must lie strictly between 0 and 1/2, got {tail!r}")
-    return GdpCertificate(kappa_of_block(variance, tail, block, _largest(block, largest)), tail)
+def _power(size: float, eta: float) -> float:
+    """Bound the power of a test of this size under eta-GDP.
+
+    An end of a block has probability ``tail`` under the law that it is the end of; this bounds its
+    probability under the others.
+    """
+    from scipy.special import log_ndtr, ndtri_exp
+
+    return math.exp(log_ndtr(ndtri_exp(math.log(size)) + eta)) * (1 + 1e-9)
+
+
+def _rare_coordinates(
+    variance: float, tail: float, l2: float, dimension: int, largest: float
+) -> float:
+    """Bound the probability that some coordinate is beyond its last certified threshold."""
+    law = skellam_law(variance)
+    last, most = last_threshold(law, tail), math.ceil(largest)
+    if most > last:  # moved that far, a coordinate is beyond it as often as not
+        return 1.0
+    steps = np.arange(1, most)
+    beyond = np.exp(law.log_survival[last - most : last][::-1])
+    many = np.minimum(dimension, (l2 / steps) ** 2)
+    rare = dimension * float(beyond[0]) + float((many * np.diff(beyond)).sum())
+    return 2 * rare * (1 + 1e-9)
 
 
 def _largest(block: int, largest: float | None) -> float:
     if largest is None:
         raise DomainError(f"block={block} needs largest, the bound on every coordinate")
     return _checks.positive("largest", largest)
-
-
-def _power(size: float, eta: float) -> float:
-    """Bound the power of a test of this size under eta-GDP."""
-    from scipy.special import log_ndtr, ndtri_exp
-
-    return math.exp(log_ndtr(ndtri_exp(math.log(size)) + eta)) * (1 + 1e-9)
 
 
 def _check_chain(variance: float, largest: float, tail: float) -> None:
@@ -113,7 +122,7 @@ def _check_chain(variance: float, largest: float, tail: float) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _one_coordinate(variance: float, tail: float) -> GdpCertificate:
+def _kappa_of_coordinate(variance: float, tail: float) -> float:
     from scipy.special import ndtri_exp
 
     law = skellam_law(variance)
@@ -121,13 +130,4 @@ def _one_coordinate(variance: float, tail: float) -> GdpCertificate:
     quantiles = ndtri_exp(law.log_survival[1 : last + 1])
     log_density = -0.5 * quantiles**2 - 0.5 * math.log(2 * math.pi)
     steepest = math.exp((law.log_pmf[:last] - log_density).max()) * (1 + FLOAT_SAFETY)
-    return GdpCertificate(max(steepest, eta_of_law(law)), _moved(law, last))
-
-
-def _moved(law: Law, last: int) -> float:
-    """Bound the mass that leaves its place when both ends of P are made multiples of Q."""
-    p, beyond = np.exp(law.log_pmf), np.exp(law.log_survival)
-    share = beyond[last + 1 :] / beyond[last]
-    upper = (p[last:-1] - p[last - 1] * share).max()
-    lower = (p[last + 1 :] - p[last] * share).max()
-    return float(upper + lower + 1e-11 * p[last - 1])
+    return max(steepest, eta_of_law(law))

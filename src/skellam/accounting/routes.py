@@ -6,34 +6,35 @@ no bound for one of the releases.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Literal, TypeAlias, get_args
 
 from skellam import _checks
-from skellam.accounting.curves import Curve, RdpCurve
+from skellam.accounting.curves import GdpCurve, RdpCurve
 from skellam.accounting.divergences import dominating_rdp, own_orders, own_rdp, paper_rdp
-from skellam.accounting.domination import dominating, dominating_interval, dominating_pld
+from skellam.accounting.domination import (
+    dominating,
+    dominating_interval,
+    dominating_pld,
+    sampler,
+)
 from skellam.accounting.losses import has_own_pld, pld, pld_interval
 from skellam.accounting.mechanisms import (
     Mechanism,
-    RoundedSkellam,
-    Sampled,
-    SampledWithoutReplacement,
     noise_of,
     rate_of,
 )
+from skellam.accounting.pld import Pld
+from skellam.accounting.slack import Slack
 from skellam.errors import CertificateError, DomainError
 
 Release: TypeAlias = tuple[Mechanism, int]
 Method: TypeAlias = Literal["best", "gdp", "rdp", "pld", "paper"]
-_TAILS = (1e-40, 1e-80, 1e-160, 1e-290)
-"""A tail is a choice of the analysis: a large epsilon leaves delta only under a faint one."""
-_Route: TypeAlias = Callable[[Sequence[Release]], Curve | None]
+Composed: TypeAlias = GdpCurve | RdpCurve | Pld
+_Route: TypeAlias = Callable[[Sequence[Release]], Composed | None]
 
 
 def epsilon(
@@ -55,11 +56,7 @@ def composed_epsilon(
 ) -> float:
     """Return an upper bound on epsilon of all ``releases`` (mechanism, rounds) together."""
     _checks.open_unit("delta", delta)
-    checked = _checked(releases)
-    found = [curve.epsilon(delta) for curve in curves(checked, method=method)]
-    if math.inf in found:
-        found += [curve.epsilon(delta) for curve in _fainter_curves(checked, method)]
-    return min(found)
+    return min(curve.epsilon(delta) for curve in curves(releases, method=method))
 
 
 def composed_delta(
@@ -67,14 +64,15 @@ def composed_delta(
 ) -> float:
     """Return an upper bound on delta of all ``releases`` (mechanism, rounds) together."""
     _checks.non_negative("epsilon", epsilon)
-    checked = _checked(releases)
-    every = [*curves(checked, method=method), *_fainter_curves(checked, method)]
-    return min(curve.delta(epsilon) for curve in every)
+    return min(curve.delta(epsilon) for curve in curves(releases, method=method))
 
 
-def curves(releases: Iterable[Release], *, method: Method = "best") -> list[Curve]:
-    """Return the composed curve of every route of ``method`` that covers all ``releases``."""
-    checked, found, refusals = _checked(releases), list[Curve](), list[str]()
+def curves(releases: Iterable[Release], *, method: Method = "best") -> list[Composed]:
+    """Return the composed curve of every route of ``method`` that covers all ``releases``.
+
+    Each comes twice, with either way to charge for the sampler.
+    """
+    checked, found, refusals = _checked(releases), list[Composed](), list[str]()
     for route in _routes(method):
         try:
             curve = route(checked)
@@ -86,7 +84,13 @@ def curves(releases: Iterable[Release], *, method: Method = "best") -> list[Curv
         kinds = sorted({type(noise_of(mechanism)).__name__ for mechanism, _ in checked})
         reasons = "; ".join(dict.fromkeys(refusals)) or "use another method"
         raise CertificateError(f"method {method!r} has no bound for {', '.join(kinds)}: {reasons}")
-    return found
+    charges = {_sampler(checked, way) for way in (0, 1)}
+    return [replace(curve, slack=curve.slack + charge) for curve in found for charge in charges]
+
+
+def _sampler(releases: Sequence[Release], way: int) -> Slack:
+    parts = (sampler(noise_of(mechanism))[way] * rounds for mechanism, rounds in releases)
+    return reduce(add, parts)
 
 
 def _routes(method: Method) -> list[_Route]:
@@ -106,7 +110,7 @@ def _routes(method: Method) -> list[_Route]:
             raise DomainError(f"method must be one of {names}, got {method!r}")
 
 
-def _gaussian(releases: Sequence[Release]) -> Curve:
+def _gaussian(releases: Sequence[Release]) -> Composed:
     """Add up dominating Gaussians: in closed form, or by loss distributions under sampling."""
     if all(rate_of(mechanism) == 1 for mechanism, _ in releases):
         return reduce(add, (dominating(noise_of(m)) * rounds for m, rounds in releases))
@@ -114,28 +118,28 @@ def _gaussian(releases: Sequence[Release]) -> Curve:
     return reduce(add, (dominating_pld(m, interval=interval) * n for m, n in releases))
 
 
-def _losses(releases: Sequence[Release]) -> Curve:
+def _losses(releases: Sequence[Release]) -> Composed:
     """Add up loss distributions, of the mechanisms themselves where they are known."""
     return _losses_if_own(releases) or _gaussian(releases)
 
 
-def _losses_if_own(releases: Sequence[Release]) -> Curve | None:
+def _losses_if_own(releases: Sequence[Release]) -> Composed | None:
     if not any(has_own_pld(mechanism) for mechanism, _ in releases):
         return None
     interval = max(pld_interval(m, rounds) for m, rounds in releases)
     return reduce(add, (pld(m, interval=interval) * rounds for m, rounds in releases))
 
 
-def _gaussian_rdp(releases: Sequence[Release]) -> Curve:
+def _gaussian_rdp(releases: Sequence[Release]) -> Composed:
     return reduce(add, (dominating_rdp(m) * rounds for m, rounds in releases))
 
 
-def _own_rdp(releases: Sequence[Release]) -> Curve | None:
+def _own_rdp(releases: Sequence[Release]) -> Composed | None:
     orders = own_orders(mechanism for mechanism, _ in releases)
     return _sum_of((own_rdp(m, orders), rounds) for m, rounds in releases)
 
 
-def _paper(releases: Sequence[Release]) -> Curve | None:
+def _paper(releases: Sequence[Release]) -> Composed | None:
     return _sum_of((paper_rdp(m), rounds) for m, rounds in releases)
 
 
@@ -146,27 +150,6 @@ def _sum_of(parts: Iterable[tuple[RdpCurve | None, int]]) -> RdpCurve | None:
             return None
         total = curve * rounds if total is None else total + curve * rounds
     return total
-
-
-def _fainter_curves(releases: Sequence[Release], method: Method) -> Iterator[Curve]:
-    """Yield the curves under fainter tails, where rounding leaves any."""
-    if any(isinstance(noise_of(mechanism), RoundedSkellam) for mechanism, _ in releases):
-        for tail in _TAILS:
-            with suppress(CertificateError):
-                fainter = [(_with_tail(mechanism, tail), rounds) for mechanism, rounds in releases]
-                yield from curves(fainter, method=method)
-
-
-def _with_tail(mechanism: Mechanism, tail: float) -> Mechanism:
-    noise = noise_of(mechanism)
-    if not isinstance(noise, RoundedSkellam):
-        return mechanism
-    fainter = replace(noise, tail=min(tail, noise.tail))
-    match mechanism:
-        case Sampled() | SampledWithoutReplacement():
-            return replace(mechanism, mechanism=fainter)
-        case _:
-            return fainter
 
 
 def _checked(releases: Iterable[Release]) -> list[Release]:

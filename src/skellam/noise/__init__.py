@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from skellam.noise.continuous import Gaussian, Laplace
-from skellam.noise.integer import DiscreteGaussian, DiscreteLaplace, IntegerNoise, Skellam
+from skellam.noise.integer import (
+    ATOM_ERROR,
+    DRAW_DISTANCE,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    IntegerNoise,
+    Skellam,
+)
 
 __all__ = [
+    "ATOM_ERROR",
+    "DRAW_DISTANCE",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Gaussian",

@@ -36,6 +36,7 @@ class Table:
     low: NDArray[np.uint64]
     mass: NDArray[np.float64]
     total_variation: float
+    atom_error: float
 
     @property
     def nbytes(self) -> int:
@@ -48,7 +49,7 @@ def build(weights: Weights) -> Table:
 
     A floored step is off by less than 2**-128, so each of the 2M outer probabilities is off by less
     than that, the central one by twice it, and what lies beyond M by less than that a side: all in
-    all (M + 2) 2**-128 in total variation.
+    all (M + 2) 2**-128 in total variation, and at most 2**-127 at any integer.
     """
     total = 2 * sum(weights.values) - weights.values[0]
     steps = _left_steps(weights.values[:0:-1], total)
@@ -64,6 +65,7 @@ def build(weights: Weights) -> Table:
         low=low,
         mass=np.fromiter((w / total for w in weights.values), np.float64, bound + 1),
         total_variation=math.nextafter(float(distance), 1),
+        atom_error=math.nextafter(float(weights.total_variation + Fraction(2, _FULL)), 1),
     )
 
 

@@ -1,7 +1,8 @@
 """Integer noise by inversion of a 128-bit table: Skellam, discrete Gaussian, discrete Laplace.
 
 Drawing is exact to 128 bits: ``total_variation`` bounds the distance of what is drawn from the
-ideal law, with the table's start, truncation and rounding, and is at most ``2**-100``.
+ideal law, with the table's start, truncation and rounding, and is at most ``2**-100``. For Skellam
+every single probability is within ``2**-126`` of its law's.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias, final
+from typing import Any, ClassVar, Final, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skellam import _checks
 from skellam.entropy import Entropy
-from skellam.errors import DomainError, KindError
+from skellam.errors import CertificateError, DomainError, KindError
 from skellam.noise import _cache, _inversion, _weights
 from skellam.noise._table import Table
 from skellam.noise._weights import Weights
 from skellam.vectors import Lattice
+
+DRAW_DISTANCE: Final = 2.0**-100
+"""Total variation of one draw from its law, at most, whatever the law."""
+ATOM_ERROR: Final = 2.0**-126
+"""Error of the probability of any integer in one draw of Skellam noise, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,7 @@ class _Tabulated(ABC):
     """A law on the integers, symmetric about zero, and how to draw from it."""
 
     _table: Table = field(init=False, repr=False, compare=False)
+    _largest_atom_error: ClassVar[float] = 1.0
 
     @abstractmethod
     def _parameter(self) -> tuple[str, float, float, float]:
@@ -41,7 +48,14 @@ class _Tabulated(ABC):
         name, given, low, high = self._parameter()
         value = _checks.between(name, given, low, high)
         object.__setattr__(self, name, value)
-        object.__setattr__(self, "_table", _cache.table((type(self), value), self._weights))
+        table = _cache.table((type(self), value), self._weights)
+        if not (
+            table.total_variation <= DRAW_DISTANCE and table.atom_error <= self._largest_atom_error
+        ):
+            raise CertificateError(
+                f"the table for {name} = {value!r} is not close enough to its law"
+            )
+        object.__setattr__(self, "_table", table)
 
     def __reduce__(self) -> tuple[type[Self], tuple[float]]:
         return type(self), (self._parameter()[1],)
@@ -97,6 +111,7 @@ class Skellam(_Tabulated):
     """The difference of two Poisson draws of mean ``variance / 2``; shares of it add up to it."""
 
     variance: float
+    _largest_atom_error: ClassVar[float] = ATOM_ERROR
 
     def _parameter(self) -> tuple[str, float, float, float]:
         return "variance", self.variance, 1e-6, 1e9

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PlanT = TypeVar("_PlanT", bound="Plan")
 
-TAIL_SHARE = 1e-3
+TAIL_SHARE = 3e-4
 """Part of delta that uncertified tails may take."""
 _LOWEST, _HIGHEST = 1e-3, 1e6
 TAIL = 1e-17
@@ -201,8 +201,7 @@ def _request(plan: Plan) -> solver.Request:
 
 def _tail_mass(plan: Plan) -> float:
     """Return the uncertified mass that a round may have: a small part of delta in the end."""
-    epsilon = 10.0 if plan.epsilon is None else min(plan.epsilon, 100.0)
-    return TAIL_SHARE * (plan.delta or 1e-5) / (plan.rounds * (1 + math.exp(epsilon)))
+    return TAIL_SHARE * (plan.delta or 1e-5) / plan.rounds
 
 
 def _load(plan: Plan, multiplier: float) -> Load:

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, assert_never
 from skellam import _checks, accounting, codec
 from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit
 from skellam.errors import DomainError, InfeasibleError
+from skellam.noise import ATOM_ERROR, DRAW_DISTANCE
 from skellam.plan import cohorts
 from skellam.plan.choices import Noise, Sampling
 
 if TYPE_CHECKING:
     from skellam.plan.plan import Plan
-
-DRAW_DISTANCE = 2.0**-100
-"""Total variation of one draw from its law, at most; every integer sampler keeps to it."""
 
 
 def round_mechanism(plan: Plan) -> accounting.Noise:
@@ -29,14 +27,19 @@ def round_mechanism(plan: Plan) -> accounting.Noise:
     if plan.noise is Noise.GAUSSIAN:
         return accounting.Gaussian(sigma=plan.noise_multiplier * plan.clip, l2=plan.clip)
     bound = codec.sensitivity(plan.spec())
-    draws = solution.kept * plan.people * (1 + cohorts.components(plan, plan.invited))
-    distance = min(1.0, draws * DRAW_DISTANCE)
-    if isinstance(bound, codec.RealSensitivity):
-        return _rounded(plan, bound, distance)
-    return _integer(plan, bound, distance)
+    mechanism = (
+        _rounded(plan, bound) if isinstance(bound, codec.RealSensitivity) else _integer(plan, bound)
+    )
+    skellam = plan.noise in {Noise.SKELLAM, Noise.CENTRAL_SKELLAM}
+    draws = plan.people * (1 + cohorts.components(plan, plan.invited))
+    return replace(
+        mechanism,
+        sampler_distance=min(1.0, solution.kept * draws * DRAW_DISTANCE),
+        atom_error=min(1.0, draws * ATOM_ERROR) if skellam else 0.0,
+    )
 
 
-def _rounded(plan: Plan, bound: codec.RealSensitivity, distance: float) -> accounting.Noise:
+def _rounded(plan: Plan, bound: codec.RealSensitivity) -> accounting.Noise:
     solution = plan.solved
     if plan.noise not in {Noise.SKELLAM, Noise.CENTRAL_SKELLAM}:
         raise DomainError(
@@ -50,28 +53,25 @@ def _rounded(plan: Plan, bound: codec.RealSensitivity, distance: float) -> accou
         tail=solution.tail,
         block=solution.block,
         largest=bound.largest,
-        sampler_distance=distance,
     )
 
 
-def _integer(plan: Plan, bound: codec.IntegerSensitivity, distance: float) -> accounting.Noise:
+def _integer(plan: Plan, bound: codec.IntegerSensitivity) -> accounting.Noise:
     variance = plan.solved.variance
     l2, l1, dimension = bound.l2, bound.l1, bound.dimension
-    mechanism: accounting.Noise
     match plan.noise:
         case Noise.SKELLAM | Noise.CENTRAL_SKELLAM:
-            mechanism = accounting.Skellam(variance, l2, l1, dimension)
+            return accounting.Skellam(variance, l2, l1, dimension)
         case Noise.CENTRAL_DISCRETE_GAUSSIAN:
-            mechanism = accounting.DiscreteGaussian(math.sqrt(variance), l2, l1, dimension)
+            return accounting.DiscreteGaussian(math.sqrt(variance), l2, l1, dimension)
         case Noise.DISCRETE_GAUSSIAN:
             shares = round(plan.invited / cohorts.surplus(plan, plan.invited))
             local = math.sqrt(variance / shares)
-            mechanism = accounting.DistributedDiscreteGaussian(local, shares, l2, l1, dimension)
+            return accounting.DistributedDiscreteGaussian(local, shares, l2, l1, dimension)
         case Noise.GAUSSIAN | Noise.NONE:
             raise InfeasibleError("a plan without noise in the ring has no guarantee")
         case _ as never:
             assert_never(never)
-    return replace(mechanism, sampler_distance=distance)
 
 
 def public_mechanism(plan: Plan) -> accounting.Mechanism:

@@ -75,17 +75,12 @@ def solve(request: Request, load: Load, route: Route, multiplier: float) -> Solu
         variance=variance,
         rounding=route.rounding,
         block=route.block,
-        tail=request.tail or _tail(request, load, route, variance),
+        tail=request.tail or request.tail_mass / math.ceil(load.kept / route.block),
         largest=min(bound, unit) if bound and route.rounding is Rounding.UNBIASED else None,
         signal_multiple=route.signal_multiple,
         rotated=load.dimension,
         kept=load.kept,
     )
-
-
-def _tail(request: Request, load: Load, route: Route, variance: float) -> float:
-    """Return each block's part of the mass; below variance 2 a tail costs 2/variance of itself."""
-    return request.tail_mass / math.ceil(load.kept / route.block) * min(1.0, variance / 2)
 
 
 def ranked_routes(request: Request, load: Load, effective: float) -> list[Route]:

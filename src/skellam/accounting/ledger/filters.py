@@ -8,7 +8,6 @@ never the lesser sum so far: that sum depends on the data.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -18,12 +17,18 @@ from typing import TypeAlias
 from skellam.accounting import conversion
 from skellam.accounting.curves import ORDERS, GdpCurve, RdpCurve
 from skellam.accounting.divergences import dominating_rdp
-from skellam.accounting.domination import dominating
-from skellam.accounting.mechanisms import Mechanism, Sampled, SampledWithoutReplacement
+from skellam.accounting.domination import dominating, sampler
+from skellam.accounting.mechanisms import (
+    Mechanism,
+    Sampled,
+    SampledWithoutReplacement,
+    noise_of,
+)
+from skellam.accounting.slack import Slack
 from skellam.errors import DomainError, InfeasibleError
 
 _SLACK_SHARE = 0.01
-"""The part of delta that is set aside for tails and sampler error, a capacity of its own."""
+"""The part of delta, and of epsilon, that is set aside for tails and sampler error."""
 
 Rounds: TypeAlias = Mapping[Mechanism, int]
 
@@ -37,8 +42,8 @@ class GdpFilter:
 
     def capacity(self, epsilon: float, delta: float) -> GdpCurve:
         """Return a curve that costs at most (epsilon, delta)."""
-        sigma = conversion.gaussian_sigma(epsilon, (1 - _SLACK_SHARE) * delta, 1.0)
-        return GdpCurve(1 / sigma, _slack(epsilon, delta))
+        kept = 1 - _SLACK_SHARE
+        return GdpCurve(1 / conversion.gaussian_sigma(kept * epsilon, kept * delta, 1.0))
 
     def spent(self, rounds: Rounds) -> GdpCurve:
         """Return the sum of what was let through."""
@@ -47,7 +52,7 @@ class GdpFilter:
     def admits(self, rounds: Rounds, *, epsilon: float, delta: float) -> bool:
         """Return whether all of ``rounds`` together stay within the capacity."""
         spent, capacity = self.spent(rounds), self.capacity(epsilon, delta)
-        return spent.mu <= capacity.mu and spent.slack <= capacity.slack
+        return spent.mu <= capacity.mu and _bearable(spent.slack, rounds, epsilon, delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +70,14 @@ class RdpFilter:
 
     def capacity(self, epsilon: float, delta: float) -> RdpCurve:
         """Return a curve that costs at most (epsilon, delta)."""
-        least = conversion.rdp_epsilon((self.order,), (0.0,), (1 - _SLACK_SHARE) * delta)
-        if not least < epsilon:
+        kept = 1 - _SLACK_SHARE
+        least = conversion.rdp_epsilon((self.order,), (0.0,), kept * delta)
+        if not least < kept * epsilon:
             raise InfeasibleError(
                 f"a filter of order {self.order:g} has no room below epsilon {least:.3g} at "
                 f"delta {delta:g}; take a higher order"
             )
-        return RdpCurve((self.order,), (epsilon - least,), _slack(epsilon, delta))
+        return RdpCurve((self.order,), (kept * epsilon - least,))
 
     def spent(self, rounds: Rounds) -> RdpCurve:
         """Return the sum of what was let through."""
@@ -80,7 +86,8 @@ class RdpFilter:
     def admits(self, rounds: Rounds, *, epsilon: float, delta: float) -> bool:
         """Return whether all of ``rounds`` together stay within the capacity."""
         spent, capacity = self.spent(rounds), self.capacity(epsilon, delta)
-        return spent.values[0] <= capacity.values[0] and spent.slack <= capacity.slack
+        within = spent.values[0] <= capacity.values[0]
+        return within and _bearable(spent.slack, rounds, epsilon, delta)
 
     def _curve(self, mechanism: Mechanism) -> RdpCurve:
         curve = dominating_rdp(mechanism)
@@ -97,5 +104,14 @@ def _gaussian(mechanism: Mechanism) -> GdpCurve:
     return dominating(mechanism)
 
 
-def _slack(epsilon: float, delta: float) -> float:
-    return _SLACK_SHARE * delta / (1 + math.exp(epsilon)) if epsilon < 700 else 0.0
+def _bearable(certified: Slack, rounds: Rounds, epsilon: float, delta: float) -> bool:
+    """Return whether what the curves leave out fits into what was set aside for it."""
+    for way in (0, 1):
+        parts = (sampler(noise_of(mechanism))[way] * n for mechanism, n in rounds.items())
+        slack = reduce(add, parts, certified)
+        if (
+            slack.charge(epsilon) <= _SLACK_SHARE * delta
+            and slack.stretch <= _SLACK_SHARE * epsilon
+        ):
+            return True
+    return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ class Limits:
                 f'a fleet needs noise="skellam", got "{plan.noise}": only sums of Skellam noise '
                 "have the planned law whatever the cohort"
             )
-        mechanism = self._fainter(privacy.round_mechanism(plan))
+        mechanism = privacy.round_mechanism(plan)
         epsilon = _epsilon(mechanism, self.delta)
         if not epsilon <= self.round_epsilon:
             raise BudgetError(
@@ -62,18 +62,6 @@ class Limits:
         from skellam.accounting.ledger import GdpFilter, Terms
 
         return Terms(self.total_epsilon, self.delta, GdpFilter())
-
-    def _fainter(self, mechanism: Mechanism) -> Mechanism:
-        """Vary the tail, a choice of the analysis, so that all rounds fit the filter's slack."""
-        from skellam.accounting import RoundedSkellam
-        from skellam.accounting.domination import dominating
-        from skellam.accounting.ledger import GdpFilter
-
-        if not isinstance(mechanism, RoundedSkellam):
-            return mechanism
-        room = GdpFilter().capacity(self.total_epsilon, self.delta).slack
-        part = room / (2 * self.most_participations * dominating(mechanism).slack)
-        return replace(mechanism, tail=mechanism.tail * part) if part < 1 else mechanism
 
     def require_company(self, participants: int) -> None:
         """Raise `ThresholdError` unless as many take part, by this client's own count."""
