@@ -11,9 +11,9 @@ copies of s / (1 + u s), s = p(x - 1) / p(x) - 1, for u in [0, 1] (then it repea
 K the largest M(b) / phi(Phi^-1(b)), M(b) = max of E[phi V] over tests of size b, for b in
 [tail, 1 - tail]; and F(y) - F(0) <= K y as long as pi stays in that range.
 
-*The tails.* Where Q's best test has size tail, make Q a multiple of P of equal mass; where P misses
-with probability tail, make P a multiple of Q: chords of the trade-off curve, so the changed pair is
-GDP. Both ends together are a rare event; `rounding` charges its probability for every block.
+*The tails.* Where Q's best test has size tail, and where P misses with probability tail, make P a
+multiple of Q of equal mass: chords of the trade-off curve, so the changed pair is GDP. Both ends
+together are a rare event; `rounding` charges its probability for every block.
 
 *All u at once.* M grows with the convex order: M(b) = min_c (c b + E(V - c)+). The score has
 E_u(X - c)+ = E_0(s - c (1 + u s))+, which falls in u for c >= 0, and E_u(c - X)+ rises for c <= 0.
