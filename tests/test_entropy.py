@@ -76,7 +76,9 @@ def test_only_a_seed_can_be_replayed():
         pickle.dumps(SeededEntropy(SEED, "a"))
 
 
-@pytest.mark.parametrize("entropy", [SystemEntropy(), SeededEntropy(SEED, "a")], ids=str)
+@pytest.mark.parametrize(
+    "entropy", [SystemEntropy(), SeededEntropy(SEED, "a")], ids=["system", "seeded"]
+)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint32, np.uint64, np.float32])
 def test_a_buffer_is_filled_in_place_to_its_last_byte(entropy, dtype):
     buffer = np.zeros(400_000, dtype=dtype)
