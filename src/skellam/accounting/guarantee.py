@@ -58,13 +58,14 @@ class Guarantee:
         }
 
     def __str__(self) -> str:
+        epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta)
         head = (
-            f"({_up(self.epsilon)}, {_up(self.delta)})-DP for one {self.unit} ({self.adjacency}) "
+            f"({epsilon}, {delta})-DP for one {self.unit} ({self.adjacency}) "
             f"against the {self.audience}, by {self.accountant}; assuming that"
         )
         return "\n".join((head, *(f"- {line}" for line in self.assumptions)))
 
 
-def _up(x: float) -> str:
-    """Print four digits, rounded up."""
+def rounded_up(x: float) -> str:
+    """Return four digits of ``x``, rounded up: what is printed is still a bound."""
     return f"{Context(prec=4, rounding=ROUND_CEILING).create_decimal(x):g}"

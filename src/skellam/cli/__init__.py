@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from skellam.cli import keys
+from skellam.cli import account, cite, keys, plan, verify
+from skellam.cli.failures import Verbs
 
 app = typer.Typer(
     name="skellam",
-    help="Federated learning and analytics with differential privacy and no trusted server.",
+    cls=Verbs,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("plan")(plan.plan)
+app.command("account")(account.account)
+app.command("verify")(verify.verify)
+app.command("cite")(cite.cite)
 app.add_typer(keys.app, name="keys")
 
 
 @app.callback()
-def _root() -> None:
-    """Hold the verbs."""
+def _root(
+    *,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the trace of an error.")] = False,
+) -> None:
+    """Federated learning and analytics with privacy and no trusted server.
+
+    Start with a plan: skellam plan --help
+
+    \b
+    Exit codes
+    0  done
+    1  an argument, a file or a missing package; the line says which
+    2  wrong usage
+    3  no parameters meet the targets, or the budget is spent
+    4  a ledger that was changed, or that backs no guarantee
+    """
+    _ = verbose

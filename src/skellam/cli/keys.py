@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from skellam.engines.flower import keys
-from skellam.entropy import SystemEntropy, random_bytes
-from skellam.errors import SkellamError
-from skellam.secagg import Identity
+from skellam.cli.answer import AsJson, answer
 
-T = TypeVar("T")
 app = typer.Typer(help="Make identity keys and rosters for a fleet.", no_args_is_help=True)
 
 
@@ -23,14 +18,28 @@ def new(
     number: Annotated[
         int | None, typer.Option(min=0, help="The client's number; random if it is not given.")
     ] = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
-    """Make one client's identity, on that client's own machine."""
+    """Make one client's identity, on that client's own machine.
+
+    \b
+    skellam keys new client-7.key --number 7
+    """
+    from skellam.engines.flower import keys
+    from skellam.entropy import SystemEntropy, random_bytes
+    from skellam.secagg import Identity
+
     entropy = SystemEntropy()
     chosen = number
     if chosen is None:
         chosen = int.from_bytes(random_bytes(6, entropy=entropy), "big")
-    public = _or_exit(lambda: keys.write_identity(path, Identity.generate(chosen, entropy=entropy)))
-    typer.echo(f"client {chosen}: {path} is secret and stays here; give {public} to everybody")
+    public = keys.write_identity(path, Identity.generate(chosen, entropy=entropy))
+    answer(
+        {"number": chosen, "secret": str(path), "public": str(public)},
+        f"client {chosen}: {path} is secret and stays here; give {public} to everybody",
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -39,15 +48,19 @@ def roster(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the roster goes.")] = Path(
         "roster.json"
     ),
+    *,
+    as_json: AsJson = False,
 ) -> None:
-    """Put the public keys of all clients into one roster, the same for every node."""
-    found = _or_exit(lambda: keys.write_roster(out, publics))
-    typer.echo(f"{out} has {len(found.keys)} clients")
+    """Put the public keys of all clients into one roster, the same for every node.
 
+    \b
+    skellam keys roster client-7.key.pub client-8.key.pub --out roster.json
+    """
+    from skellam.engines.flower import keys
 
-def _or_exit(call: Callable[[], T]) -> T:
-    try:
-        return call()
-    except (SkellamError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
+    found = keys.write_roster(out, publics)
+    answer(
+        {"roster": str(out), "clients": sorted(found.keys)},
+        f"{out} has {len(found.keys)} clients",
+        as_json=as_json,
+    )

@@ -1,0 +1,46 @@
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from skellam.cli import app
+
+VERBS = ["plan", "account", "verify", "cite"]
+HEAVY = ["torch", "flwr", "matplotlib", "numba", "scipy", "dp_accounting", "skellam.secagg"]
+
+
+def test_help_names_every_verb_and_exit_code():
+    shown = CliRunner().invoke(app, ["--help"]).output
+    for word in [*VERBS, "keys", "Exit codes"]:
+        assert word in shown
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_teaches_by_examples_and_answers_in_json(verb):
+    shown = CliRunner().invoke(app, [verb, "--help"]).output
+    assert f"skellam {verb}" in shown.replace(f"Usage: skellam {verb}", "")
+    assert "--json" in shown
+
+
+def test_asking_for_help_imports_nothing_heavy():
+    code = f"import sys, skellam.cli; print([m for m in {HEAVY} if m in sys.modules])"
+    outcome = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert outcome.stdout.strip() == "[]"
+
+
+def test_an_error_is_one_line_and_a_trace_only_when_asked_for(tmp_path):
+    words = ["account", str(tmp_path / "nothing")]
+    plain = CliRunner().invoke(app, words)
+    assert plain.exit_code == 1
+    assert plain.stderr.startswith("error: cannot read")
+    assert plain.stderr.count("\n") == 1
+    traced = CliRunner().invoke(app, ["--verbose", *words])
+    assert traced.exit_code == 1
+    assert "Traceback" in traced.stderr
+
+
+def test_wrong_usage_exits_with_two():
+    assert CliRunner().invoke(app, ["plan", "--dimension", "3"]).exit_code == 2
