@@ -130,3 +130,8 @@ def test_a_variance_too_large_to_certify_is_refused():
 def test_tables_fall_from_the_centre_outwards():
     for law in (laws.skellam_law(3.0), laws.binomial_law(41), discrete_gaussian_sum_law(0.5, 99)):
         assert all(b < a for a, b in pairwise(law.log_survival.tolist()))
+
+
+def test_more_shares_than_float64_can_sum_are_refused():
+    with pytest.raises(CertificateError, match="most that are certified"):
+        discrete_gaussian_sum_law(0.5, 100_001)

@@ -67,10 +67,8 @@ def steepest(
     low, high = cell
     reach = 1 + last_threshold(law, max(1e-12 * tail / block**2, DEFAULT_TAIL))
     p, steps = np.exp(law.log_pmf[: reach + 1]), np.diff(law.log_pmf[: reach + 1])
-    up, down = (
-        np.expm1(-steps),
-        -np.expm1(steps),
-    )  # s(x) at x = 1, 2, ... and -s(-x) at x = 0, 1, ...
+    # s(x) at x = 1, 2, ... and -s(-x) at x = 0, 1, ...
+    up, down = np.expm1(-steps), -np.expm1(steps)
     values = np.concatenate((up / (1 + low * up), -down / (1 - high * down)))
     masses = np.concatenate((p[1:] * (1 + low * up), p[:-1] * (1 - high * down)))
     spacing = step * math.sqrt((masses * values**2).sum())
