@@ -69,7 +69,7 @@ class Clock:
 def overhead() -> dict[str, list[float]]:
     """Return the seconds of every rival: each in turn, after a round that warms all of them up."""
     plan = sk.Plan(
-        dimension=SIZE, clip=1.0, cohort=CLIENTS, rounds=1, sampling="all", bits=16, dropout=0.05
+        dimension=SIZE, clip=1.0, cohort=CLIENTS, rounds=1, sampling="all", bits=12, dropout=0.05
     ).with_noise(1.0)
     vector = np.random.default_rng(1).standard_normal(SIZE, dtype=np.float32)
     ours = {

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import skellam as sk
-from skellam.engines.local import Round, clear, secure
+from skellam.engines.local import Round, clear, plain, secure
 from skellam.errors import ShapeError, ThresholdError
 from skellam.plan import Plan
 
@@ -39,12 +39,35 @@ def this(**changes):
 def test_the_secure_sum_is_the_clear_sum_bit_for_bit(noise, silent):
     changes = {} if noise == "skellam" else {"noise": noise, "rounding": "conditional"}
     made = plan(**changes)
-    plain = clear(made, this(silent=silent), update, entropy=replay)
+    open_ = clear(made, this(silent=silent), update, entropy=replay)
     safe = secure(made, this(silent=silent), update, entropy=replay)
-    assert np.array_equal(plain.total.values, safe.total.values)
-    assert plain.survivors == safe.survivors == tuple(n for n in range(10, 20) if n not in silent)
-    assert plain.total.replayable
+    assert np.array_equal(open_.total.values, safe.total.values)
+    assert open_.survivors == safe.survivors == tuple(n for n in range(10, 20) if n not in silent)
+    assert open_.total.replayable
     assert safe.total.replayable
+
+
+@pytest.mark.parametrize("silent", [(), (12,), (10, 19)])
+def test_removable_noise_is_the_same_in_the_clear_whoever_vanishes(silent):
+    made = plan(removable=True)
+    open_ = clear(made, this(silent=silent), update, entropy=replay)
+    safe = secure(made, this(silent=silent), update, entropy=replay)
+    assert np.array_equal(open_.total.values, safe.total.values)
+
+
+@pytest.mark.parametrize("run", [plain, clear, secure])
+@pytest.mark.parametrize("members", [(), (10,)])
+def test_nobody_is_summed_alone(run, members):
+    with pytest.raises(ThresholdError, match="too small"):
+        run(plan(), this(members=members), update, entropy=replay)
+
+
+def test_plain_sums_are_the_updates_as_they_are():
+    outcome = plain(plan(), this(silent=(12,)), lambda n: 1000 * update(n), entropy=replay)
+    truth = sum(1000 * update(n) for n in range(10, 20) if n != 12)
+    assert np.allclose(outcome.total.values, truth)
+    broken = plain(plan(), this(), lambda n: np.full(D, np.inf), entropy=replay)
+    assert not broken.total.values.any()
 
 
 @pytest.mark.parametrize("run", [clear, secure])

@@ -10,7 +10,7 @@ from oracles.tiny_task import examples, plan, seeded, task
 from skellam import federated as fl
 from skellam.accounting.ledger import Ledger
 from skellam.errors import DataError, DomainError, LedgerError
-from skellam.federated.cohort import Population
+from skellam.federated.cohort import Population, heads
 from skellam.federated.data import Splits, client_data
 from skellam.federated.streams import Streams
 
@@ -93,6 +93,42 @@ def test_every_sampling_trains_and_is_accounted_as_such(changes):
     assert history.records[-1].epsilon_public == pytest.approx(made.privacy().epsilon)
     server = made.privacy(audience="server", participations=2)
     assert history.guarantees.server_worst.epsilon == server.epsilon
+
+
+def test_on_tails_a_self_sampling_client_sends_zeros():
+    """The rounds whose coins all fall on tails are those in which the model does not move."""
+    made = plan(sampling="self", coin=0.5, rounds=1)
+    learnt, streams = task(), Streams(seeded())
+    start = learnt.initial(entropy=streams("model"))
+    moved = run(made, aggregate=fl.plain(), server=fl.fedavg()).model - start
+    inner = streams.within("round/0")
+    heads_up = [
+        number
+        for number in Population(made, 12).draw(entropy=inner("cohort"))
+        if heads(1, 0.5, entropy=inner(f"coin/{number}"))[0]
+    ]
+    assert 0 < len(heads_up) < 12
+    total = sum(clients_update(number, start) for number in heads_up)
+    assert np.allclose(moved, total / made.cohort, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"noise": "gaussian"},
+        {"noise": "distributed-discrete-gaussian"},
+        {"accountant": "paper"},
+        {"sampling": "fixed"},
+        {"sampling": "self", "coin": 0.7},
+        {"removable": True},
+    ],
+)
+def test_a_calibrated_plan_can_pay_for_all_its_rounds(changes):
+    made = plan(rounds=3, **changes).calibrated(epsilon=8, delta=1e-3)
+    history = run(made, entropy=sk.SystemEntropy(), every=3)
+    assert history.stop is fl.Stop.FINISHED
+    assert 0 < history.guarantees.public.epsilon <= 8
 
 
 def test_with_a_seed_nothing_is_guaranteed_and_the_ledger_says_why(tmp_path):

@@ -16,8 +16,8 @@ from skellam.federated.history import Header, Record, read_records
 class Folder:
     """The files of one run.
 
-    ``run.json``, ``history.jsonl``, ``ledger`` and its tail may be shown; ``checkpoint.npz`` and
-    ``operator.jsonl`` are the operator's, mode 0600.
+    ``run.json``, ``history.jsonl``, ``tensorboard``, ``ledger`` and its tail may be shown;
+    ``checkpoint.npz`` and ``operator.jsonl`` are the operator's, mode 0600.
     """
 
     path: Path
@@ -36,6 +36,11 @@ class Folder:
     def header(self) -> Path:
         """What was run."""
         return self.path / "run.json"
+
+    @property
+    def events(self) -> Path:
+        """The same numbers for TensorBoard, where it is installed."""
+        return self.path / "tensorboard"
 
     def prepare(self, *, resume: bool) -> None:
         """Make the folder; one that holds a run already is refused unless the run is to go on."""
@@ -79,11 +84,3 @@ class Folder:
     @property
     def _checkpoint(self) -> Path:
         return self.path / "checkpoint.npz"
-
-
-def load_header(path: Path) -> Header:
-    """Return the header of the run in the folder ``path``."""
-    try:
-        return Header.from_json((path / "run.json").read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path} holds no run: {error}") from error

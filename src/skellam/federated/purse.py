@@ -6,21 +6,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Protocol, final
+from typing import Protocol, final
 
 from skellam.accounting.audiences import Audiences
 from skellam.accounting.guarantee import Audience, Guarantee
+from skellam.accounting.ledger import Account as LedgerAccount
 from skellam.accounting.ledger import Ledger
 from skellam.errors import DomainError, LedgerError
 from skellam.federated.cohort import Population
-
-
-class Epsilons(NamedTuple):
-    """What was spent so far, against each audience."""
-
-    public: float | None = None
-    server: float | None = None
-    server_worst: float | None = None
+from skellam.plan import Plan
 
 
 class Purse(Protocol):
@@ -33,11 +27,8 @@ class Purse(Protocol):
     def pay(self, number: int) -> None:
         """Write the release of round ``number`` down, or raise `BudgetError`."""
 
-    def epsilons(self) -> Epsilons:
-        """Return what was spent so far."""
-
     def guarantees(self) -> Audiences | None:
-        """Return what holds for all releases."""
+        """Return what holds for all releases so far, if anything does."""
 
 
 @final
@@ -49,16 +40,12 @@ class Nothing:
     def pay(self, number: int) -> None:
         """Do nothing."""
 
-    def epsilons(self) -> Epsilons:
-        """Return nothing."""
-        return Epsilons()
-
     def guarantees(self) -> None:
         """Return nothing."""
 
 
 @final
-class Account:
+class Payer:
     """Pays every round of one run from a ledger, under a key that names run and round."""
 
     def __init__(
@@ -84,35 +71,32 @@ class Account:
             note=self._population.statement,
         )
 
-    def epsilons(self) -> Epsilons:
-        """Return what was spent so far; nothing where the noise replays."""
-        if self._replayable or not self._rounds:
-            return Epsilons()
-        mean, worst = self._server(None), self._server(self._rounds)
-        return Epsilons(self._ledger.epsilon(), mean.epsilon, worst.epsilon)
-
     def guarantees(self) -> Audiences | None:
-        """Return what holds: for all of the ledger in public, for this plan's rounds beside it."""
-        if self._replayable or not self._rounds:
-            return None
-        found = (self._ledger.guarantee(), self._server(None), self._server(self._rounds))
-        return Audiences(*(self._stating_the_population(g) for g in found))
+        """Return what holds for all releases so far; nothing where the noise replays."""
+        population = self._population
+        return guarantees(self._ledger.account, population.plan, population.statement)
 
-    @property
-    def _rounds(self) -> int:
-        return self._ledger.account.rounds.get(self._mechanism, 0)
 
-    def _server(self, participations: int | None) -> Guarantee:
-        return self._population.plan.privacy(
+def guarantees(account: LedgerAccount, plan: Plan, population: str) -> Audiences | None:
+    """Return what ``account`` guarantees against both audiences; nothing if some noise replays.
+
+    In public all of the ledger counts; against the server, who knows which rounds somebody took
+    part in, the rounds of ``plan``.
+    """
+    rounds = account.rounds.get(plan.mechanism, 0)
+    if not rounds or any(spend.replayable for spend in account.spends):
+        return None
+
+    def server(participations: int | None) -> Guarantee:
+        return plan.privacy(
             audience=Audience.SERVER,
-            delta=self._ledger.account.terms.delta,
-            rounds=self._rounds,
+            delta=account.terms.delta,
+            rounds=rounds,
             participations=participations,
         )
 
-    def _stating_the_population(self, guarantee: Guarantee) -> Guarantee:
-        lines = (*guarantee.assumptions, self._population.statement)
-        return replace(guarantee, assumptions=lines)
+    found = (account.guarantee(), server(None), server(rounds))
+    return Audiences(*(replace(g, assumptions=(*g.assumptions, population)) for g in found))
 
 
 def open_ledger(

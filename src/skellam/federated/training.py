@@ -8,7 +8,7 @@ noise is drawn anew, and both releases count, for the first may have been seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -30,9 +30,10 @@ from skellam.federated.aggregate import Aggregation
 from skellam.federated.checkpoint import Checkpoint
 from skellam.federated.cohort import Population
 from skellam.federated.evaluation import Evaluation
+from skellam.federated.events import events
 from skellam.federated.folder import Folder
 from skellam.federated.history import Header, History, Record, Stop
-from skellam.federated.purse import Account, Nothing, Purse, open_ledger, require_whole
+from skellam.federated.purse import Nothing, Payer, Purse, open_ledger, require_whole
 from skellam.federated.rounds import Rounds, Skipped
 from skellam.federated.server import ServerOptimiser, ServerState, fedavg
 from skellam.federated.streams import Streams
@@ -72,10 +73,13 @@ def train(
         if aggregate.private(plan):
             book = stack.enter_context(open_ledger(ledger, place.ledger, setup.population))
             require_whole(book, checkpoint.spends)
-            purse = setup.account(book, checkpoint.run)
+            purse = setup.payer(book, checkpoint.run)
         loop = _Loop(setup, place, purse, setup.rounds(place, purse), Evaluation.of(task), every)
         records = place.records()
-        state, stop = loop.run(checkpoint, records, watch or (lambda _: None))
+        tell = [] if watch is None else [watch]
+        if folder is not None:
+            tell.append(stack.enter_context(events(place.events, start=checkpoint.round)))
+        state, stop = loop.run(checkpoint, records, tell)
         return History(
             header=setup.header,
             records=tuple(records),
@@ -140,8 +144,8 @@ class _Setup:
                 "resume with what the run began with"
             )
 
-    def account(self, ledger: Ledger, run: bytes) -> Account:
-        return Account(ledger, self.population, run=run, replayable=self.streams.replayable)
+    def payer(self, ledger: Ledger, run: bytes) -> Payer:
+        return Payer(ledger, self.population, run=run, replayable=self.streams.replayable)
 
     def rounds(self, place: Folder, purse: Purse) -> Rounds:
         return Rounds(
@@ -166,7 +170,7 @@ class _Loop:
     every: int
 
     def run(
-        self, start: Checkpoint, records: list[Record], watch: Watch
+        self, start: Checkpoint, records: list[Record], tell: Sequence[Watch]
     ) -> tuple[ServerState, Stop]:
         """Return the last state, and why it is the last; ``records`` grows by every round's."""
         checkpoint = start
@@ -182,7 +186,8 @@ class _Loop:
             )
             self.folder.keep(record, checkpoint)
             records.append(record)
-            watch(record)
+            for watch in tell:
+                watch(record)
         return checkpoint.state, Stop.FINISHED
 
     def _applied(self, state: ServerState, outcome: Sum | Skipped) -> ServerState:
@@ -205,16 +210,20 @@ class _Loop:
         if (number + 1) % self.every and number + 1 < self.setup.plan.rounds:
             return record
         test, validation = self.evaluation.measure(state.model)
-        spent = self.purse.epsilons()
-        return replace(
+        measured = replace(
             record,
             test_loss=_finite(test.loss),
             test_accuracy=test.accuracy,
             validation_loss=_finite(validation.loss),
             validation_accuracy=validation.accuracy,
-            epsilon_public=spent.public,
-            epsilon_server=spent.server,
-            epsilon_server_worst=spent.server_worst,
+        )
+        if (held := self.purse.guarantees()) is None:
+            return measured
+        return replace(
+            measured,
+            epsilon_public=held.public.epsilon,
+            epsilon_server=held.server_mean.epsilon,
+            epsilon_server_worst=held.server_worst.epsilon,
         )
 
 

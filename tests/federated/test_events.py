@@ -1,0 +1,28 @@
+import sys
+
+import pytest
+
+from oracles.tiny_task import plan, seeded, task
+from skellam import federated as fl
+
+
+def run(folder):
+    return fl.train(task(), plan(rounds=2), aggregate=fl.clear(), entropy=seeded(), folder=folder)
+
+
+def test_without_tensorboard_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    run(tmp_path)
+    assert not (tmp_path / "tensorboard").exists()
+
+
+def test_with_tensorboard_every_measure_is_an_event(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    history = run(tmp_path)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    shown = [event.value for event in events.Scalars("test_accuracy")]
+    assert shown == pytest.approx([record.test_accuracy for record in history.records])
+    assert not {"round", "skipped"} & set(events.Tags()["scalars"])
