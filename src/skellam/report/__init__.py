@@ -1,0 +1,13 @@
+"""The page of a run: one file, no network, nothing but what may be shown.
+
+>>> from skellam import report
+>>> report.write("runs/digits")                                              # doctest: +SKIP
+PosixPath('runs/digits/report.html')
+"""
+
+from __future__ import annotations
+
+from skellam.report.page import page, write
+from skellam.report.run import Book, Run, read
+
+__all__ = ["Book", "Run", "page", "read", "write"]

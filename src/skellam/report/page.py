@@ -1,0 +1,105 @@
+"""The page: big numbers first, then curves, then everything that they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+from skellam.federated import durable
+from skellam.report import curves, sections
+from skellam.report.figures import NOTHING, bound, number, percent
+from skellam.report.markup import Markup, join, tag
+from skellam.report.run import Run, read
+
+_ALONE: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""The browser itself refuses every request that the page might make."""
+
+
+def write(folder: str | PathLike[str], *, ledger: str | PathLike[str] | None = None) -> Path:
+    """Write ``report.html`` into a run's folder and return its path."""
+    path = Path(folder) / "report.html"
+    text = page(read(folder, ledger=ledger))
+    durable.replace(path, text.encode("utf-8", "xmlcharrefreplace"), mode=durable.PUBLIC)
+    return path
+
+
+def page(run: Run) -> str:
+    """Return the page of ``run``, whole: no script, no font, no picture from anywhere else."""
+    body = tag("main", *_body(run))
+    return f"<!doctype html>\n{tag('html', _head(run), tag('body', body), lang='en')}\n"
+
+
+def _head(run: Run) -> Markup:
+    # A stylesheet is raw text to HTML: it is ours, has no "<", and must not be escaped.
+    style = Markup(files("skellam.report").joinpath("style.css").read_text(encoding="utf-8"))
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_ALONE),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", f"{run.header.task} – skellam run"),
+        tag("style", style),
+    )
+
+
+def _body(run: Run) -> Iterator[Markup]:
+    yield tag("header", tag("h1", _title(run)), tag("p", _subtitle(run), class_="mute"))
+    yield join(sections.warnings(run))
+    yield tag("div", *_numbers(run), class_="numbers")
+    yield tag("section", *(chart.draw() for chart in curves.charts(run)), class_="charts")
+    yield curves.table(run)
+    yield from sections.all_of(run)
+    yield tag(
+        "footer",
+        "Everything on this page derives from released sums or from public test data. Who took "
+        "part and how many, training losses, clip rates and seeds are the operator's secrets.",
+    )
+
+
+def _title(run: Run) -> str:
+    kind = "Private training of" if run.header.private else "Training of"
+    return f"{kind} {run.header.task}"
+
+
+def _subtitle(run: Run) -> str:
+    plan, skipped = run.header.plan, sum(r.skipped is not None for r in run.records)
+    parts = [
+        f"{len(run.records)} of {plan.rounds} rounds",
+        f"{plan.dimension:,} parameters",
+        f"about {plan.cohort:,} clients a round",
+        run.header.population,
+        f"aggregation: {run.header.aggregate}",
+    ]
+    if skipped:
+        reasons = sorted({r.skipped for r in run.records if r.skipped is not None})
+        parts.insert(1, f"{skipped} of them released nothing ({', '.join(reasons)})")
+    return " · ".join(parts)
+
+
+def _numbers(run: Run) -> Iterator[Markup]:
+    last = run.measured[-1] if run.measured else None
+    loss = number(last.test_loss) if last else NOTHING
+    yield _number("test accuracy", percent(last.test_accuracy if last else None), f"loss {loss}")
+    found = run.guarantees
+    if found is None:
+        yield _number("ε against the public", NOTHING, "no guarantee")
+        yield _number("ε against the server", NOTHING, "no guarantee")
+        return
+    public, mean, worst = found
+    yield _number("ε against the public", bound(public.epsilon), f"δ = {bound(public.delta)}")
+    told = f"mean client; {bound(worst.epsilon)} for a client in every round"
+    yield _number("ε against the server", bound(mean.epsilon), told)
+
+
+def _number(name: str, value: str, more: str) -> Markup:
+    return tag(
+        "div",
+        tag("p", name, class_="name"),
+        tag("p", value, class_="value"),
+        tag("p", more, class_="mute"),
+    )

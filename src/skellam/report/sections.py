@@ -1,0 +1,182 @@
+"""What the numbers depend on: guarantees, plan, bytes, room, ledger, and how to repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from skellam.accounting.guarantee import Guarantee
+from skellam.federated.history import Record
+from skellam.report.figures import bound, chance, number, size
+from skellam.report.markup import Markup, join, tag
+from skellam.report.run import Run
+
+
+def all_of(run: Run) -> Iterator[Markup]:
+    """Yield the sections that ``run`` has something for."""
+    if run.guarantees is not None:
+        yield _section("What is guaranteed, and to whom", *_guarantees(run))
+    if run.header.plan.solution is not None:
+        yield _section("What travels", *_travel(run))
+        yield _section("The plan, explained", _explanation(run))
+    if run.book is not None:
+        yield _section("The ledger", *_ledger(run))
+    yield _section("How to repeat it", *_repeat(run))
+
+
+def warnings(run: Run) -> Iterator[Markup]:
+    """Yield, in the reader's face, why the run guarantees nothing, if it does not."""
+    if not run.header.private:
+        yield _warning("This run was not private: updates were summed without noise.")
+    elif run.header.replayable:
+        yield _warning(
+            "There is no guarantee: the noise came from a seed, and whoever knows the seed can "
+            "take it off again."
+        )
+    elif run.book is None:
+        yield _warning(
+            "No guarantee is shown: the ledger is kept elsewhere. Pass its path to report.write."
+        )
+    if run.header.aggregate == "clear" and run.header.plan.noise.distributed:
+        yield tag(
+            "p",
+            "A simulation: messages were summed in the clear. What is said against the server "
+            "holds for the same run with secure aggregation.",
+            class_="note",
+            role="note",
+        )
+
+
+def _guarantees(run: Run) -> Iterator[Markup]:
+    found = run.guarantees
+    if found is None:
+        return
+    titles = (
+        "The public",
+        "The server, for the mean client",
+        "The server, for a client in every round",
+    )
+    sees = (
+        "Whoever sees the releases and not who took part.",
+        "Whoever also sees who took part; about a client with the mean number of rounds.",
+        "The same; about a client that took part each time.",
+    )
+    common = [
+        line for line in found.public.assumptions if all(line in g.assumptions for g in found)
+    ]
+    cards = (_card(*each, common) for each in zip(titles, sees, found, strict=True))
+    yield tag("div", *cards, class_="cards")
+    yield tag("p", "All of them assume that")
+    yield _list(common)
+
+
+def _card(title: str, sees: str, guarantee: Guarantee, common: list[str]) -> Markup:
+    said = (
+        f"({bound(guarantee.epsilon, 4)}, {bound(guarantee.delta, 4)})-differential privacy for "
+        f"one {guarantee.unit} ({guarantee.adjacency}; accountant: {guarantee.accountant})."
+    )
+    own = [line for line in guarantee.assumptions if line not in common]
+    more = (tag("p", "It assumes that"), _list(own)) if own else ()
+    return tag("div", tag("h3", title), tag("p", sees, class_="mute"), tag("p", said), *more)
+
+
+def _travel(run: Run) -> Iterator[Markup]:
+    plan = run.header.plan
+    sent, floats = plan.bytes_per_client, 4 * plan.dimension
+    rows = [
+        ("a client sends in a round", size(sent), "packed residues, without keys and shares"),
+        ("in bits a parameter", number(8 * sent / plan.dimension), f"{plan.bits} bits a residue"),
+        ("against 32-bit floats", f"{sent / floats:.1%}", f"of {size(floats)}"),
+        ("a round, on average", size(sent * plan.invited), f"{plan.invited:,} messages"),
+    ]
+    if not plan.noise.continuous:
+        yield _table(rows)
+    summed = [r for r in run.records if r.wrap_k is not None]
+    if summed:
+        yield tag("p", _room(summed, plan.solved.signal_multiple))
+
+
+def _room(summed: list[Record], planned: float) -> str:
+    tightest = min(summed, key=lambda r: r.wrap_k or 0.0)
+    return (
+        f"Wrap-around: half of the modulus was planned to hold {planned:g} standard deviations of "
+        f"the sum, and held {number(tightest.wrap_k)} in the tightest round "
+        f"({tightest.round + 1}), where a coordinate wraps with a chance of about "
+        f"{chance(tightest.wrap_probability)}. This is read off the released sums themselves."
+    )
+
+
+def _explanation(run: Run) -> Markup:
+    lines = run.header.plan.explain().lines
+    if run.guarantees is None:
+        lines = tuple(line for line in lines if not line.name.startswith("epsilon"))
+    return _table((line.name, line.value, line.why) for line in lines)
+
+
+def _ledger(run: Run) -> Iterator[Markup]:
+    if run.book is None:
+        return
+    account = run.book.account
+    budget = f"at δ = {bound(account.terms.delta)}, fixed before the first release"
+    written = "each written down before its release was made"
+    yield _table(
+        [
+            ("budget", f"ε = {number(account.terms.epsilon)}", budget),
+            ("spends", str(len(account.spends)), written),
+        ]
+    )
+    yield tag("p", "Digest of its last line, which binds all lines before it:")
+    yield tag("pre", run.book.digest)
+
+
+def _repeat(run: Run) -> Iterator[Markup]:
+    header = run.header
+    settings = [
+        ("task", header.task),
+        ("a client's training", header.training),
+        ("server", header.server),
+        ("aggregation", header.aggregate),
+        ("accounted for", header.population),
+        ("plan, SHA-256", header.plan.digest.hex()),
+    ]
+    yield _table((name, value, "") for name, value in settings)
+    yield tag("p", "Save the plan below as plan.json, then, with the task's data as task:")
+    yield tag("pre", _program(run))
+    yield tag("details", tag("summary", "plan.json"), tag("pre", header.plan.to_json(), tabindex=0))
+    if not header.replayable:
+        yield tag("p", "The noise is secret and drawn anew: curves will agree, digits will not.")
+
+
+def _program(run: Run) -> str:
+    return f"""import skellam as sk
+from skellam import federated as fl, report
+
+plan = sk.Plan.load("plan.json")
+fl.train(
+    task,
+    plan,
+    aggregate=fl.{run.header.aggregate}(),
+    server=fl.{run.header.server},
+    entropy=sk.SystemEntropy(),
+    folder="again",
+)
+report.write("again")"""
+
+
+def _section(title: str, *content: Markup) -> Markup:
+    return tag("section", tag("h2", title), *content)
+
+
+def _warning(text: str) -> Markup:
+    return tag("p", tag("strong", text), class_="warning", role="note")
+
+
+def _list(lines: Iterable[str]) -> Markup:
+    return tag("ul", *(tag("li", line) for line in lines))
+
+
+def _table(rows: Iterable[tuple[str, str, str]]) -> Markup:
+    lines = (
+        tag("tr", tag("th", name, scope="row"), tag("td", value), tag("td", why, class_="mute"))
+        for name, value, why in rows
+    )
+    return tag("div", tag("table", tag("tbody", join(lines))), class_="scroll", tabindex=0)
