@@ -12,8 +12,8 @@ K the largest M(b) / phi(Phi^-1(b)), M(b) = max of E[phi V] over tests of size b
 [tail, 1 - tail]; and F(y) - F(0) <= K y as long as pi stays in that range.
 
 *The tails.* Where Q's best test has size tail, and where P misses with probability tail, make P a
-multiple of Q of equal mass: chords of the trade-off curve, so the changed pair is GDP. Both ends
-together are a rare event; `rounding` charges its probability for every block.
+multiple of Q of equal mass: chords of the trade-off curve, so the changed pair is GDP, and Q stays
+in place. Both ends together are a rare event; `rounding` charges its probability for every block.
 
 *All u at once.* M grows with the convex order: M(b) = min_c (c b + E(V - c)+). The score has
 E_u(X - c)+ = E_0(s - c (1 + u s))+, which falls in u for c >= 0, and E_u(c - X)+ rises for c <= 0.
