@@ -15,6 +15,7 @@ from skellam.accounting.mechanisms import (
     Adjacency,
     DiscreteLaplace,
     Gaussian,
+    Joint,
     Laplace,
     Mechanism,
     Noise,
@@ -23,7 +24,7 @@ from skellam.accounting.mechanisms import (
     rate_of,
 )
 from skellam.accounting.pld import Pld, gaussian_interval, gaussian_pld, symmetrised
-from skellam.accounting.slack import Slack, sampler_by_atoms
+from skellam.accounting.slack import NO_SLACK, Slack, sampler_by_atoms
 from skellam.errors import CertificateError
 
 
@@ -39,6 +40,9 @@ def dominating(noise: Noise) -> GdpCurve:
 
 def sampler(noise: Noise) -> tuple[Slack, Slack]:
     """Return two valid ways to charge for the sampler of one release's noise."""
+    if isinstance(noise, Joint):
+        distances, atoms = zip(*map(sampler, noise.parts), strict=True)
+        return sum(distances, NO_SLACK), sum(atoms, NO_SLACK)
     by_distance = Slack(distance=noise.sampler_distance)
     if isinstance(noise, Gaussian | DiscreteLaplace | Laplace) or not noise.atom_error:
         return by_distance, by_distance

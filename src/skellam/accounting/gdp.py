@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import assert_never
 
@@ -15,6 +16,7 @@ from skellam.accounting.mechanisms import (
     DiscreteLaplace,
     DistributedDiscreteGaussian,
     Gaussian,
+    Joint,
     Laplace,
     Noise,
     RoundedSkellam,
@@ -50,6 +52,10 @@ def gdp_certificate(noise: Noise) -> GdpCertificate:
         case Binomial():
             law = law_of_noise(noise)
             return certificate_of_law(law, l2=noise.l2, dimension=noise.dimension, tail=noise.tail)
+        case Joint():
+            # A product of pairs: G_a x G_b = G_hypot(a, b) (Dong, Roth, Su 2019, corollary 3.3).
+            etas, rare = zip(*map(gdp_certificate, noise.parts), strict=True)
+            return GdpCertificate(math.hypot(*etas) * (1 + 1e-12), sum(rare))
         case DiscreteLaplace() | Laplace():
             raise CertificateError(
                 "Laplace noise is not accounted as Gaussian; use its privacy loss distribution"

@@ -183,6 +183,24 @@ class Laplace(_Noise):
         _set(self, dimension=_checks.integer("dimension", self.dimension, 1))
 
 
+@dataclass(frozen=True, slots=True)
+class Joint(_Noise):
+    """Several releases at once, with independent noise, in which the same users take part.
+
+    Under sampling that is less than the composition of sampled releases: the cohort is one.
+    """
+
+    parts: tuple[Noise, ...]
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _set(self, parts=tuple(_noise(part) for part in self.parts))
+        if not self.parts:
+            raise DomainError("parts must hold at least one release")
+        if any(part.adjacency is not self.adjacency for part in self.parts):
+            raise DomainError("parts must have the adjacency of the whole")
+
+
 Noise: TypeAlias = (
     Gaussian
     | Skellam
@@ -192,6 +210,7 @@ Noise: TypeAlias = (
     | Binomial
     | DiscreteLaplace
     | Laplace
+    | Joint
 )
 _NoiseT = TypeVar("_NoiseT", bound=_Noise)
 
@@ -270,6 +289,9 @@ def replace_one(noise: _NoiseT) -> _NoiseT:
     """
     if noise.adjacency is Adjacency.REPLACE_ONE:
         raise DomainError("the mechanism is under replace-one already")
+    if isinstance(noise, Joint):
+        parts = tuple(replace_one(part) for part in noise.parts)
+        return replace(noise, adjacency=Adjacency.REPLACE_ONE, parts=parts)
     doubled: dict[str, Any] = {name: 2 * value for name, value in _sensitivities(noise).items()}
     return replace(noise, adjacency=Adjacency.REPLACE_ONE, **doubled)
 

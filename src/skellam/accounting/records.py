@@ -12,6 +12,7 @@ from skellam.accounting.mechanisms import (
     DiscreteLaplace,
     DistributedDiscreteGaussian,
     Gaussian,
+    Joint,
     Laplace,
     Mechanism,
     Noise,
@@ -32,6 +33,7 @@ _NOISES: dict[str, type[Noise]] = {
     "binomial": Binomial,
     "discrete-laplace": DiscreteLaplace,
     "laplace": Laplace,
+    "joint": Joint,
 }
 _NAMES = {kind: name for name, kind in _NOISES.items()}
 
@@ -47,6 +49,8 @@ def to_record(mechanism: Mechanism) -> dict[str, Any]:
         case _:
             noise = noise_of(mechanism)
             values = {f.name: getattr(noise, f.name) for f in fields(noise)}
+            if isinstance(noise, Joint):
+                values["parts"] = [to_record(part) for part in noise.parts]
             return {"mechanism": _NAMES[type(noise)], **values, "adjacency": str(noise.adjacency)}
 
 
@@ -74,6 +78,8 @@ def _noise_from(record: dict[str, Any]) -> Noise:
     if name not in _NOISES:
         raise DomainError(f"no mechanism is named {name!r}; there are {', '.join(_NOISES)}")
     try:
+        if "parts" in record:
+            record["parts"] = tuple(_noise_from(dict(part)) for part in record["parts"])
         return _NOISES[name](**record)
     except TypeError as error:
         raise DomainError(f"a record of {name!r} has wrong fields: {error}") from error

@@ -83,21 +83,25 @@ def paper_scale(
 
 
 def sensitivity(spec: CodecSpec) -> Sensitivity:
-    """Return the bounds that every message keeps to, whatever the input and the public seed."""
+    """Return the bounds that every message keeps to, whatever the input and the public seed.
+
+    The whole number beside the vector, where ``spec.within`` gives it noise, is not part of them:
+    it is at most 1.
+    """
     match spec.rounding:
         case Unbiased(largest):
             most = spec.radius if largest is None else min(largest, spec.radius)
-            return RealSensitivity(l2=spec.radius, largest=most, dimension=spec.length)
+            return RealSensitivity(l2=spec.radius, largest=most, dimension=spec.carried)
         case Conditional(beta):
-            l2 = _up(rounded_norm_bound(spec.radius, spec.length, beta))
+            l2 = _up(rounded_norm_bound(spec.radius, spec.carried, beta))
             # Integers: |z| <= z**2, so the L1 norm is at most the square of the L2 norm.
-            l1 = _up(l2 * min(math.sqrt(spec.length), l2))
-            return IntegerSensitivity(l2=l2, l1=l1, dimension=spec.length)
+            l1 = _up(l2 * min(math.sqrt(spec.carried), l2))
+            return IntegerSensitivity(l2=l2, l1=l1, dimension=spec.carried)
         case Whole(l1=l1):
             return IntegerSensitivity(
                 l2=min(whole_norm(spec.clip), l1),
                 l1=l1,
-                dimension=spec.length,
+                dimension=spec.carried,
                 assumptions=ASSUMPTIONS[:1],
             )
         case _ as never:

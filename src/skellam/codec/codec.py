@@ -24,7 +24,7 @@ from skellam.codec.rounding import (
     upper_norm,
 )
 from skellam.codec.shares import Lattices, Sampler, add_lattice, draw, samplers_of, wrapped
-from skellam.codec.spec import CodecSpec, Conditional, Unbiased, Whole
+from skellam.codec.spec import CodecSpec, Conditional, Noise, Unbiased, Whole
 from skellam.codec.wrap import WrapEstimate, centred, wrap_estimate
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
 from skellam.errors import DomainError, ShapeError
@@ -41,12 +41,15 @@ class Codec:
     The messages of one codec carry its ``label`` and add up only among themselves.
     """
 
-    __slots__ = ("_rotation", "_samplers", "_subset", "label", "spec")
+    __slots__ = ("_rotation", "_samplers", "_subset", "_within", "label", "spec")
+    label: bytes
 
     def __init__(self, spec: CodecSpec, *, public_seed: bytes) -> None:
         seed = _checks.octets("public_seed", public_seed, SEED_BYTES)
         self.spec = spec
-        self.label = sha256(b"skellam/1/codec" + seed + repr(spec).encode()).digest()
+        self._within = None if spec.within is None else _within_codec(spec, spec.within, seed)
+        beside = self._within.label if self._within else b""
+        self.label = sha256(b"skellam/1/codec" + seed + repr(spec).encode() + beside).digest()
         self._rotation = Rotation(spec.padded, seed)
         self._samplers = samplers_of(spec.noise)
         self._subset = (
@@ -70,7 +73,8 @@ class Codec:
         rounding coins and the base share always come from ``entropy``. The message is replayable
         if ``entropy`` is: the seeds are secrets of the client's until the protocol reveals them.
         """
-        return self._message(self._vector(x), entropy, removable)
+        vector = self._vector(x)
+        return self._message(vector, entropy, removable, self._side(vector))
 
     def encode_or_zeros(
         self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
@@ -79,12 +83,12 @@ class Codec:
         vector = self._vector(x)
         if not self._acceptable(vector):
             return self.encode_zeros(entropy=entropy, removable=removable)
-        return self._message(vector, entropy, removable)
+        return self._message(vector, entropy, removable, self._side(vector))
 
     def encode_zeros(self, *, entropy: Entropy, removable: Sequence[bytes] = ()) -> Residues:
         """Return a message of nothing but noise, for a client that sits the round out unseen."""
         zeros = np.zeros(self.spec.dimension, dtype=np.int32 if self._is_whole else np.float32)
-        return self._message(zeros, entropy, removable)
+        return self._message(zeros, entropy, removable, 0)
 
     def removable_seeds(self, *, entropy: Entropy) -> tuple[bytes, ...]:
         """Return fresh secret seeds, one for each removable component of a client's noise."""
@@ -112,17 +116,20 @@ class Codec:
         central = self._central
         if central is None:
             raise DomainError(f"{self.spec.noise} leaves no noise to the server")
-        values = total.values.copy()
+        values = total.values[: self.spec.carried].copy()
         add_lattice(values, draw(central, len(values), entropy=entropy), self.spec.bits)
+        beside = self._within and self._within.add_central_noise(
+            self._beside(total, self._within.label), entropy=entropy
+        )
         replayable = total.replayable or entropy.replayable
-        return replace(self._residues(values, replayable), label=self._final_label)
+        return replace(self._residues(values, replayable, beside), label=self.final_label)
 
     def remove(self, total: Residues, revealed: Iterable[tuple[int, bytes]]) -> Residues:
         """Return ``total`` without the components ``(j, seed)`` that the survivors revealed."""
         self._require_mine(total)
-        once = set()
-        values = np.negative(total.values)  # -(-total + noise) = total - noise
-        for j, seed in revealed:
+        once, components = set(), tuple(revealed)
+        values = np.negative(total.values[: self.spec.carried])  # -(-total + noise)
+        for j, seed in components:
             _checks.integer("component", j, 0, len(self._samplers.components) - 1)
             if (j, seed) in once:
                 raise DomainError(f"a seed of component {j} was revealed twice; remove each once")
@@ -130,7 +137,10 @@ class Codec:
             add_lattice(values, self._component(j, seed), self.spec.bits)
         np.negative(values, out=values)
         values &= values.dtype.type((1 << self.spec.bits) - 1)
-        return self._residues(values, total.replayable)
+        beside = self._within and self._within.remove(
+            self._beside(total, self._within.label), components
+        )
+        return self._residues(values, total.replayable, beside)
 
     def decode(self, total: Residues) -> Reals:
         """Return the sum of the clipped vectors, with the noise, in real units.
@@ -138,21 +148,29 @@ class Codec:
         Without bias where rounding has none. Where ``d'`` of ``d`` coordinates are kept, sampling
         them adds ``(d/d' - 1) |sum|**2`` to the expected squared error over all ``d``.
         """
-        self._require_mine(total, self._final_label)
+        self._require_mine(total, self.final_label)
         spec = self.spec
         if self._is_whole:
             return Reals(centred(total).astype(np.float64), total.replayable)
-        y = centred(total).astype(np.float32)
+        y = centred(total)[: spec.carried].astype(np.float32)
         if self._subset is not None:
             y, kept = np.zeros(spec.padded, dtype=np.float32), y
             y[self._subset] = kept
-        gain = spec.padded / spec.length / spec.scale
+        gain = spec.padded / spec.carried / spec.scale
         return Reals(self._rotation.backward(y, gain, spec.dimension), total.replayable)
+
+    def within(self, total: Residues) -> float:
+        """Return how many clients were within the clip less how many were not, with noise."""
+        self._require_mine(total, self.final_label)
+        if self._within is None:
+            raise DomainError("the spec gives no noise to the count of clients within the clip")
+        beside = self._beside(total, self._within.final_label)
+        return float(self._within.decode(beside).values[0])
 
     def wrap(self, total: Residues) -> WrapEstimate:
         """Return how far ``total`` spreads over the modulus; its `require` raises."""
-        self._require_mine(total, self._final_label)
-        return wrap_estimate(total)
+        self._require_mine(total, self.final_label)
+        return wrap_estimate(replace(total, values=total.values[: self.spec.carried]))
 
     def pack(self, message: Residues) -> bytes:
         """Return ``message`` as bytes, exactly ``bits`` bits a coordinate."""
@@ -178,6 +196,7 @@ class Codec:
         vector: NDArray[Any],
         entropy: Entropy,
         removable: Sequence[bytes],
+        side: int,
     ) -> Residues:
         if len(removable) != len(self._samplers.components):
             raise ShapeError(
@@ -186,9 +205,25 @@ class Codec:
             )
         noises = [self._component(j, seed) for j, seed in enumerate(removable)]
         if self._samplers.client is not None:
-            noises.append(draw(self._samplers.client, self.spec.length, entropy=entropy))
-        values = wrapped(self._lattice(vector, entropy), noises, self.spec.length, self.spec.bits)
-        return self._residues(values, entropy.replayable)
+            noises.append(draw(self._samplers.client, self.spec.carried, entropy=entropy))
+        values = wrapped(self._lattice(vector, entropy), noises, self.spec.carried, self.spec.bits)
+        beside = self._within and self._within.encode(
+            np.array([side]), entropy=entropy, removable=removable
+        )
+        return self._residues(values, entropy.replayable, beside)
+
+    def _side(self, vector: NDArray[Any]) -> int:
+        """Return 1 for a vector within the clip, else -1: half the noise that 1 and 0 would need.
+
+        Only where somebody asks: else 0.
+        """
+        if self._within is None:
+            return 0
+        with np.errstate(over="ignore"):
+            return 1 if upper_norm(vector) <= self.spec.clip else -1
+
+    def _beside(self, total: Residues, label: bytes) -> Residues:
+        return replace(total, values=total.values[self.spec.carried :], label=label)
 
     def _acceptable(self, vector: NDArray[Any]) -> bool:
         if isinstance(self.spec.rounding, Whole):
@@ -207,7 +242,7 @@ class Codec:
             case Conditional(beta):
                 y, norm = self._prepared(vector)
                 deque(shrink(y, norm, self.spec.radius), maxlen=0)
-                most = rounded_norm_square(self.spec.radius, self.spec.length, beta)
+                most = rounded_norm_square(self.spec.radius, self.spec.carried, beta)
                 return round_conditional(y, most, entropy=entropy)
             case _ as never:
                 assert_never(never)
@@ -233,10 +268,10 @@ class Codec:
 
     def _component(self, j: int, seed: bytes) -> Lattices:
         stream = SeededEntropy(seed, f"codec/removable/{j}/{self.label.hex()}")
-        return draw(self._samplers.components[j], self.spec.length, entropy=stream)
+        return draw(self._samplers.components[j], self.spec.carried, entropy=stream)
 
     @property
-    def _final_label(self) -> bytes:
+    def final_label(self) -> bytes:
         """The label of a total that may be decoded: central modes demand the server's noise."""
         return self.label if self._central is None else self.label + b" with noise"
 
@@ -244,7 +279,14 @@ class Codec:
     def _central(self) -> Sampler | None:
         return self._samplers.central
 
-    def _residues(self, values: NDArray[np.unsignedinteger[Any]], replayable: bool) -> Residues:
+    def _residues(
+        self,
+        values: NDArray[np.unsignedinteger[Any]],
+        replayable: bool,
+        beside: Residues | None = None,
+    ) -> Residues:
+        if beside is not None:
+            values = np.concatenate((values, beside.values))
         return Residues(values, self.spec.bits, self.label, replayable)
 
     def _require_mine(self, message: Residues, label: bytes | None = None) -> None:
@@ -257,3 +299,17 @@ class Codec:
                 "a message must belong to this plan and round"
                 + (", and add_central_noise comes once, before decode" if self._central else "")
             )
+
+
+def _within_codec(spec: CodecSpec, noise: Noise, seed: bytes) -> Codec:
+    """Return the codec of the whole number beside the vector: 1, -1, or 0 from whoever sits out."""
+    beside = CodecSpec(
+        dimension=1,
+        clip=1.0,
+        scale=1.0,
+        bits=spec.bits,
+        rounding=Whole(largest=1, l1=1),
+        noise=noise,
+        padded=1,
+    )
+    return Codec(beside, public_seed=sha256(b"skellam/1/within" + seed).digest())

@@ -7,7 +7,7 @@ Notation of the paper's Algorithm 1: ``c`` is the clip, ``s`` the scale, ``d`` t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skellam import _checks
 from skellam.codec.rotation import MOST_BLOCKS, block_of
@@ -159,6 +159,8 @@ class CodecSpec:
     noise: Noise
     padded: int
     kept: int | None = None
+    within: Noise | None = field(default=None, repr=False)
+    """Noise of one more whole number: the clients within the clip less those beyond it."""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -175,6 +177,8 @@ class CodecSpec:
             )
         if not isinstance(self.noise, Noise):
             raise KindError(f"noise must be one of skellam.codec's noises, got {self.noise!r}")
+        if not isinstance(self.within, Noise | None):
+            raise KindError(f"within must be one of skellam.codec's noises, got {self.within!r}")
         self._require_arithmetic_fits()
 
     def _require_arithmetic_fits(self) -> None:
@@ -191,17 +195,24 @@ class CodecSpec:
         )
 
     def _require_as_it_is(self) -> None:
-        if not (self.scale == 1 and self.padded == self.dimension and self.kept is None):
+        bare = self.kept is None and self.within is None
+        if not (self.scale == 1 and self.padded == self.dimension and bare):
             raise DomainError(
-                "whole numbers travel as they are: scale must be 1, padded the dimension, kept None"
+                "whole numbers travel as they are: scale must be 1, padded the dimension, "
+                "kept and within None"
             )
 
     @property
     def length(self) -> int:
         """The number of integers that a message holds, each with noise of its own."""
+        return self.carried + (self.within is not None)
+
+    @property
+    def carried(self) -> int:
+        """The number of integers that stand for the vector."""
         return self.padded if self.kept is None else self.kept
 
     @property
     def radius(self) -> float:
         """The largest L2 norm of what is rounded: ``s c``, less where coordinates are left out."""
-        return self.scale * self.clip * math.sqrt(self.length / self.padded)
+        return self.scale * self.clip * math.sqrt(self.carried / self.padded)

@@ -73,6 +73,8 @@ class Sum:
     survivors: tuple[int, ...]
     wrap: WrapEstimate | None
     """How far the sum spread over the modulus; there is none without a ring."""
+    balance: float | None = None
+    """Clients within the clip less those beyond it, with noise, if ``plan.quantile_noise`` asks."""
 
 
 class Aggregate(Protocol):
@@ -193,7 +195,8 @@ def _released(
     plan: Plan, codec: Codec, total: Residues, survivors: tuple[int, ...], entropy: EntropySource
 ) -> Sum:
     final = with_central_noise(plan, codec, total, entropy=entropy("server"))
-    return Sum(codec.decode(final), survivors, codec.wrap(final))
+    balance = None if plan.quantile_noise is None else codec.within(final)
+    return Sum(codec.decode(final), survivors, codec.wrap(final), balance)
 
 
 def _require_survivors(plan: Plan, this: Round) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skellam.plan.choices import Accountant, Noise, Rounding, Sampling
+from skellam.plan.clipping import AdaptiveClip, share_within
 from skellam.plan.cohorts import Tolerance
 from skellam.plan.load import PredictedError
 from skellam.plan.plan import Plan
@@ -10,6 +11,7 @@ from skellam.plan.solution import Solution
 
 __all__ = [
     "Accountant",
+    "AdaptiveClip",
     "Noise",
     "Plan",
     "PredictedError",
@@ -17,4 +19,5 @@ __all__ = [
     "Sampling",
     "Solution",
     "Tolerance",
+    "share_within",
 ]

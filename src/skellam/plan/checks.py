@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from skellam import _checks
 from skellam.errors import DomainError, KindError
-from skellam.plan import whole
+from skellam.plan import clipping, whole
 from skellam.plan.choices import Accountant, Noise, Rounding, Sampling
 from skellam.plan.solution import Solution
 
@@ -33,6 +33,7 @@ def check(plan: Plan) -> None:
     _check_noise(plan)
     _check_fixed(plan)
     whole.check(plan)
+    clipping.check(plan)
     if plan.solution is not None and not isinstance(plan.solution, Solution):
         raise KindError(f"solution must be a Solution, got {type(plan.solution).__name__}")
 

@@ -62,6 +62,9 @@ class Plan:
     """Growth of the error that ``compression="auto"`` may cause."""
     mean_norm_ratio: float = 1.0
     """Norm of the mean update over the clip; 1 is the worst case."""
+    quantile_noise: float | None = None
+    """With adaptive clipping, the deviation of the noise on the share of clients within the clip;
+    0.05 is a good value, and costs little where the cohort is large."""
     tail: float | None = None
     """Mass that a block of coordinates may leave uncertified; it is charged to delta."""
     epsilon: float | None = None
@@ -164,7 +167,8 @@ class Plan:
     @property
     def bytes_per_client(self) -> int:
         """Size of one packed message, without the protocol's keys and shares."""
-        return -(-self.solved.kept * self.bits // 8)
+        numbers = self.solved.kept + (self.quantile_noise is not None)
+        return -(-numbers * self.bits // 8)
 
     def explain(self) -> Explanation:
         """Return every number of the plan with the reason for it."""

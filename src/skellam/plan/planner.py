@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from skellam import _checks, accounting
 from skellam.errors import CertificateError, InfeasibleError
-from skellam.plan import solver, specs, whole
+from skellam.plan import clipping, solver, specs, whole
 from skellam.plan.choices import Accountant, Noise, Rounding
 from skellam.plan.load import Load
 from skellam.plan.solution import Solution
@@ -149,12 +149,13 @@ def _solved(
 
 def _bare(plan: _PlanT, delta: float | None, epsilon: float | None = None) -> _PlanT:
     chosen = plan.delta if delta is None else delta
+    clipping.require_room(plan)
     return replace(plan, solution=None, delta=chosen, epsilon=epsilon)
 
 
 def _gaussian_multiplier(plan: Plan, epsilon: float) -> float:
     """Return the multiplier that continuous Gaussian noise would need."""
-    gaussian = replace(plan, noise=Noise.GAUSSIAN, removable=False)
+    gaussian = replace(plan, noise=Noise.GAUSSIAN, removable=False, quantile_noise=None)
 
     def cost(z: float) -> float:
         return replace(gaussian, solution=_continuous(gaussian, z)).privacy().epsilon

@@ -14,7 +14,7 @@ from skellam import _checks, accounting, codec
 from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit
 from skellam.errors import DomainError, InfeasibleError
 from skellam.noise import ATOM_ERROR, DRAW_DISTANCE
-from skellam.plan import cohorts
+from skellam.plan import clipping, cohorts
 from skellam.plan.choices import Noise, Sampling
 
 if TYPE_CHECKING:
@@ -27,14 +27,25 @@ def round_mechanism(plan: Plan) -> accounting.Noise:
     if plan.noise is Noise.GAUSSIAN:
         return accounting.Gaussian(sigma=plan.noise_multiplier * plan.clip, l2=plan.clip)
     bound = codec.sensitivity(plan.spec())
-    mechanism = (
-        _rounded(plan, bound) if isinstance(bound, codec.RealSensitivity) else _integer(plan, bound)
+    vector = (
+        _rounded(plan, bound)
+        if isinstance(bound, codec.RealSensitivity)
+        else _integer(plan, bound, solution.variance)
     )
+    if plan.quantile_noise is None:
+        return _as_drawn(plan, vector, solution.kept)
+    one = codec.IntegerSensitivity(l2=1.0, l1=1.0, dimension=1)
+    beside = _integer(plan, one, clipping.balance_variance(plan))
+    return accounting.Joint((_as_drawn(plan, vector, solution.kept), _as_drawn(plan, beside, 1)))
+
+
+def _as_drawn(plan: Plan, mechanism: accounting.Noise, coordinates: int) -> accounting.Noise:
+    """Return ``mechanism`` with what its sampler owes to everybody's draws."""
     skellam = plan.noise in {Noise.SKELLAM, Noise.CENTRAL_SKELLAM}
     draws = plan.people * (1 + cohorts.components(plan, plan.invited))
     return replace(
         mechanism,
-        sampler_distance=min(1.0, solution.kept * draws * DRAW_DISTANCE),
+        sampler_distance=min(1.0, coordinates * draws * DRAW_DISTANCE),
         atom_error=min(1.0, draws * ATOM_ERROR) if skellam else 0.0,
     )
 
@@ -56,8 +67,7 @@ def _rounded(plan: Plan, bound: codec.RealSensitivity) -> accounting.Noise:
     )
 
 
-def _integer(plan: Plan, bound: codec.IntegerSensitivity) -> accounting.Noise:
-    variance = plan.solved.variance
+def _integer(plan: Plan, bound: codec.IntegerSensitivity, variance: float) -> accounting.Noise:
     l2, l1, dimension = bound.l2, bound.l1, bound.dimension
     match plan.noise:
         case Noise.SKELLAM | Noise.CENTRAL_SKELLAM:

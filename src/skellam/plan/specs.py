@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from skellam import _checks, codec
 from skellam.errors import DomainError
-from skellam.plan import cohorts, whole
+from skellam.plan import clipping, cohorts, whole
 from skellam.plan.choices import Noise, Rounding
 from skellam.plan.load import Load
 from skellam.plan.solution import Solution
@@ -53,9 +53,12 @@ def spec(
         scale=solution.scale,
         bits=plan.bits,
         rounding=_rounding(plan, solution),
-        noise=_noise(plan, solution, clients, tolerated),
+        noise=_noise(plan, solution.variance, clients, tolerated),
         padded=solution.rotated,
         kept=None if solution.kept == solution.rotated else solution.kept,
+        within=None
+        if plan.quantile_noise is None
+        else _noise(plan, clipping.balance_variance(plan), clients, tolerated),
     )
 
 
@@ -72,9 +75,9 @@ def _rounding(plan: Plan, solution: Solution) -> codec.Rounding:
 
 
 def _noise(
-    plan: Plan, solution: Solution, shares: int, tolerated: cohorts.Tolerance | None
+    plan: Plan, guaranteed: float, shares: int, tolerated: cohorts.Tolerance | None
 ) -> codec.Noise:
-    total = solution.variance * cohorts.surplus(plan, shares, tolerated)
+    total = guaranteed * cohorts.surplus(plan, shares, tolerated)
     match plan.noise:
         case Noise.SKELLAM:
             return codec.SkellamShares(total, shares, cohorts.components(plan, shares, tolerated))

@@ -78,10 +78,10 @@ def require_room(plan: _PlanT) -> _PlanT:
 
 def fewest_bits(plan: Plan) -> int:
     """Return the fewest bits that hold ``largest`` of every client and, but for `WRAP`, noise."""
-    clients = _most_clients(plan)
+    clients = most_clients(plan)
     noise = plan.solved.variance * cohorts.surplus(plan, plan.invited)
     most = clients * int(plan.largest or 1) + reach(noise)
-    bits = math.ceil(most).bit_length() + 1
+    bits = bits_for(most)
     if bits > 32:
         raise InfeasibleError(
             f"not even 32 bits carry the sum of {clients} vectors with entries up to "
@@ -90,7 +90,12 @@ def fewest_bits(plan: Plan) -> int:
     return bits
 
 
-def _most_clients(plan: Plan) -> int:
+def bits_for(most: float) -> int:
+    """Return the fewest bits that hold whole numbers from ``-most`` to ``most``."""
+    return math.ceil(most).bit_length() + 1
+
+
+def most_clients(plan: Plan) -> int:
     """Return a size that a cohort exceeds with a chance of at most `WRAP`, by Bernstein's bound."""
     if plan.sampling in {Sampling.ALL, Sampling.FIXED}:
         return plan.cohort

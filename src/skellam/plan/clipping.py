@@ -1,0 +1,104 @@
+"""Adaptive clipping: the clip follows a quantile of the update norms (Andrew et al. 2021).
+
+Beside its vector every client sends one whole number, 1 if its update was within the clip, -1 if
+it was not (0 if it sits out), with a share of Skellam noise of its own. A plan with
+``quantile_noise`` makes room for it and pays for it; the integer domain stays as planned while the
+clip moves, since clients scale their updates to the planned clip before they encode them.
+
+**What a round costs.** A user who is zeroed out changes the vector, which alone is eta_v-GDP, and
+the whole number by 1, which alone is eta_b-GDP (Result A). The noises are independent and both
+changes happen at once, so the pair of joint laws is a product of two pairs, and the tensor product
+of G_eta_v and G_eta_b is G_eta with eta^2 = eta_v^2 + eta_b^2 (Dong, Roth, Su 2019, proposition
+3.2 and corollary 3.3). The round is therefore dominated by the Gaussian mechanism of multiplier
+1/eta; domination survives sampling and composition (`skellam.accounting.Joint`). Each round's
+mechanism is the same, whatever the clip is by then, so plain composition covers clips that depend
+on earlier rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from skellam import _checks
+from skellam.errors import DomainError, InfeasibleError
+from skellam.plan import cohorts, whole
+from skellam.plan.choices import Accountant, Sampling
+
+if TYPE_CHECKING:
+    from skellam.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveClip:
+    """A clip that moves until the share ``target`` of the clients is within it.
+
+    Clients multiply their updates by `factor` before they encode them; the server divides the
+    decoded sum by it.
+    """
+
+    clip: float
+    target: float = 0.5
+    rate: float = 0.2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clip", _checks.positive("clip", self.clip))
+        object.__setattr__(self, "target", _checks.between("target", self.target, 0, 1))
+        object.__setattr__(self, "rate", _checks.positive("rate", self.rate))
+
+    def updated(self, within: float) -> Self:
+        """Return the next clip after the share ``within`` of the clients, with noise, was within.
+
+        The geometric update: clip * exp(-rate (within - target)).
+        """
+        share = min(max(_checks.number("within", within), 0.0), 1.0)
+        return replace(self, clip=self.clip * math.exp(-self.rate * (share - self.target)))
+
+    def factor(self, plan: Plan) -> float:
+        """Return what brings an update of norm ``clip`` to the norm that ``plan`` clips at."""
+        return plan.clip / self.clip
+
+
+def share_within(balance: float, clients: int) -> float:
+    """Return the share within the clip, given how many more were within than not.
+
+    >>> share_within(-1, 3)
+    0.3333333333333333
+    """
+    n = _checks.integer("clients", clients, 1)
+    return (1 + _checks.number("balance", balance) / n) / 2
+
+
+def balance_variance(plan: Plan) -> float:
+    """Return the guaranteed variance of the noise of the whole number beside the vector.
+
+    The share is half the balance over the cohort, so its deviation is half too.
+    """
+    return (2 * plan.cohort * (plan.quantile_noise or 0.0)) ** 2
+
+
+def check(plan: Plan) -> None:
+    """Raise unless a plan with ``quantile_noise`` can carry and account for it."""
+    if plan.quantile_noise is None:
+        return
+    object.__setattr__(
+        plan, "quantile_noise", _checks.positive("quantile_noise", plan.quantile_noise)
+    )
+    if plan.noise.continuous or whole.is_whole(plan):
+        raise DomainError("quantile_noise needs updates that are rounded into a ring")
+    if plan.sampling is Sampling.FIXED or plan.accountant is not Accountant.BEST:
+        raise DomainError('quantile_noise goes with accountant="best", and not with fixed cohorts')
+
+
+def require_room(plan: Plan) -> None:
+    """Raise unless the sum of the whole numbers beside the vectors fits the modulus."""
+    if plan.quantile_noise is None:
+        return
+    noise = balance_variance(plan) * cohorts.surplus(plan, plan.invited)
+    least = whole.bits_for(whole.most_clients(plan) + whole.reach(noise))
+    if plan.bits < least:
+        raise InfeasibleError(
+            f"{plan.bits} bits cannot carry the count of clients within the clip; "
+            f"the fewest that can: {least}"
+        )
