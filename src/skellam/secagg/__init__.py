@@ -12,6 +12,7 @@ from skellam.secagg.identity import Identity, Roster
 from skellam.secagg.inbox import Fault
 from skellam.secagg.phase import Party, Setting
 from skellam.secagg.round import History, Round
+from skellam.secagg.seal import Seal, SealVerifier
 from skellam.secagg.unlock import Outcome
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "Party",
     "Roster",
     "Round",
+    "Seal",
+    "SealVerifier",
     "Setting",
     "Topology",
     "bus",
