@@ -9,7 +9,7 @@ import skellam as sk
 from oracles.tiny_task import examples, plan, seeded, task
 from skellam import federated as fl
 from skellam.accounting.ledger import Ledger
-from skellam.errors import DataError, DomainError, LedgerError
+from skellam.errors import DataError, DomainError, LedgerError, ThresholdError
 from skellam.federated.cohort import Population, heads
 from skellam.federated.data import Splits, client_data
 from skellam.federated.streams import Streams
@@ -166,7 +166,7 @@ def test_the_budget_stops_training_with_the_model_so_far(tmp_path):
 
 
 def test_a_cohort_below_the_threshold_skips_the_round_and_costs_nothing(tmp_path):
-    made = plan(cohort=1, rounds=12)
+    made = plan(cohort=2, rounds=12)
     history = run(made, folder=tmp_path)
     skipped = [record.round for record in history.records if record.skipped]
     assert 0 < len(skipped) < 12
@@ -251,6 +251,22 @@ def test_the_plan_must_fit_the_model_and_the_data():
         run(plan(population=11))
     with pytest.raises(DomainError, match="smaller cohort"):
         run(plan(cohort=13, population=100))
+
+
+def test_what_can_never_work_is_refused_before_anything_is_spent(tmp_path):
+    with pytest.raises(DomainError, match="clear"):
+        run(plan(noise="gaussian"), aggregate=fl.secure(), folder=tmp_path)
+    with pytest.raises(ThresholdError, match="too small"):
+        run(plan(dropout=0.6), folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    run(folder=tmp_path)
+    kept = (tmp_path / "history.jsonl").stat().st_mtime_ns
+    with Ledger.open(tmp_path / "ledger"), pytest.raises(LedgerError, match="another process"):
+        run(folder=tmp_path, resume=True)
+    assert (tmp_path / "history.jsonl").stat().st_mtime_ns == kept
 
 
 def test_a_plan_without_delta_needs_a_ledger():

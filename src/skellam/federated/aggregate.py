@@ -10,6 +10,7 @@ import numpy as np
 from skellam import _checks
 from skellam.engines import local
 from skellam.entropy import Entropy
+from skellam.errors import DomainError
 from skellam.federated.cohort import heads
 from skellam.plan import Noise, Plan
 
@@ -36,6 +37,12 @@ class Aggregation:
             return tuple(sorted(set(members).intersection(self.dropout.get(number, ()))))
         gone = heads(len(members), self.dropout, entropy=entropy)
         return tuple(np.array(members, dtype=np.intp)[gone].tolist())
+
+    def require(self, plan: Plan) -> None:
+        """Raise unless cohorts of the planned size can be summed in this way."""
+        if self.run is local.secure and plan.noise.continuous:
+            raise DomainError(f'noise="{plan.noise}" goes through no ring; aggregate in the clear')
+        local.require_cohort(plan, local.Round(0, bytes(32), tuple(range(plan.invited))))
 
     def private(self, plan: Plan) -> bool:
         """Return whether what it releases under ``plan`` has a guarantee."""

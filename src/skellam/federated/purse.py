@@ -99,15 +99,12 @@ def guarantees(account: LedgerAccount, plan: Plan, population: str) -> Audiences
     return Audiences(*(replace(g, assumptions=(*g.assumptions, population)) for g in found))
 
 
-def open_ledger(
-    given: Ledger | None, path: Path, population: Population
-) -> AbstractContextManager[Ledger]:
+def open_ledger(given: Ledger | None, path: Path, plan: Plan) -> AbstractContextManager[Ledger]:
     """Return the ledger that was given, or the one at ``path`` with the plan's own budget."""
     if given is not None:
         return nullcontext(given)
     if path.with_name(path.name + ".tail").exists():
         return Ledger.open(path)
-    plan = population.plan
     if plan.delta is None:
         raise DomainError("delta must be given: calibrate the plan for one, or pass a ledger")
     budget = plan.privacy().epsilon if plan.epsilon is None else plan.epsilon

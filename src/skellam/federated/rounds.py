@@ -43,22 +43,26 @@ class Rounds:
 
         Too small a cohort is found out before the payment; clients that vanish, after it.
         """
-        entropy, plan = self.streams.within(f"round/{number}"), self.population.plan
+        entropy = self.streams.within(f"round/{number}")
         this = self._invite(number, model, entropy)
         clients = _Clients(self, model, entropy)
+        outcome = self._released(this, clients, entropy)
+        self.folder.tell_operator(
+            number,
+            invited=len(this.members),
+            survivors=len(this.survivors),
+            failures=clients.failures,
+        )
+        return outcome
+
+    def _released(self, this: Round, clients: _Clients, entropy: Streams) -> Sum | Skipped:
+        plan = self.population.plan
         try:
             require_cohort(plan, this)
-            self.purse.pay(number)
+            self.purse.pay(this.number)
             return self.aggregate.run(plan, this, clients.update, entropy=entropy)
         except ThresholdError:
             return Skipped("too few clients")
-        finally:
-            self.folder.tell_operator(
-                number,
-                invited=len(this.members),
-                survivors=len(this.survivors),
-                failures=clients.failures,
-            )
 
     def _invite(self, number: int, model: Vector, entropy: Streams) -> Round:
         members = self.population.draw(entropy=entropy("cohort"))

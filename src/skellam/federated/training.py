@@ -62,18 +62,19 @@ def train(
     with a ``folder`` goes on after a kill with ``resume``. The model is measured ``every`` so many
     rounds and after the last; ``watch`` is told each record.
     """
-    setup = _Setup(task, plan, aggregate, Streams(entropy), server or fedavg(momentum=0.9))
+    population = Population(plan, len(task.splits.train))
+    chosen = server or fedavg(momentum=0.9)
+    setup = _Setup(task, population, aggregate, Streams(entropy), chosen)
     _checks.integer("every", every, 1)
     with ExitStack() as stack, _one_thread():
         place = Folder(Path(folder or stack.enter_context(TemporaryDirectory())))
         place.prepare(resume=resume)
+        book = None
+        if aggregate.private(plan):  # its lock keeps other processes out of the folder
+            book = stack.enter_context(open_ledger(ledger, place.ledger, plan))
         checkpoint = place.restore() or setup.begin(place)
         setup.require_same(checkpoint)
-        purse: Purse = Nothing()
-        if aggregate.private(plan):
-            book = stack.enter_context(open_ledger(ledger, place.ledger, setup.population))
-            require_whole(book, checkpoint.spends)
-            purse = setup.payer(book, checkpoint.run)
+        purse = Nothing() if book is None else setup.payer(book, checkpoint)
         loop = _Loop(setup, place, purse, setup.rounds(place, purse), Evaluation.of(task), every)
         records = place.records()
         tell = [] if watch is None else [watch]
@@ -95,7 +96,7 @@ class _Setup:
     """What does not change in the course of a run."""
 
     task: Task
-    plan: Plan
+    population: Population
     aggregate: Aggregation
     streams: Streams
     server: ServerOptimiser
@@ -106,11 +107,11 @@ class _Setup:
                 f"the plan's dimension must be {self.task.dimension}, the model's number of "
                 f"parameters, got {self.plan.dimension}"
             )
-        _ = self.population
+        self.aggregate.require(self.plan)
 
     @property
-    def population(self) -> Population:
-        return Population(self.plan, len(self.task.splits.train))
+    def plan(self) -> Plan:
+        return self.population.plan
 
     @property
     def header(self) -> Header:
@@ -144,8 +145,9 @@ class _Setup:
                 "resume with what the run began with"
             )
 
-    def payer(self, ledger: Ledger, run: bytes) -> Payer:
-        return Payer(ledger, self.population, run=run, replayable=self.streams.replayable)
+    def payer(self, ledger: Ledger, start: Checkpoint) -> Payer:
+        require_whole(ledger, start.spends)
+        return Payer(ledger, self.population, run=start.run, replayable=self.streams.replayable)
 
     def rounds(self, place: Folder, purse: Purse) -> Rounds:
         return Rounds(
