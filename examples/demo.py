@@ -9,6 +9,8 @@ from rich.table import Table
 
 import skellam as sk
 from skellam import federated as fl
+from skellam import report
+from skellam.accounting.guarantee import rounded_up
 
 EPSILON = 4.0
 
@@ -46,27 +48,20 @@ def main() -> None:
         task, plan, aggregate=fl.plain(), entropy=sk.SystemEntropy(), server=server, every=10
     )
     console.print(summary(history, baseline, seconds))
-    console.print(f"report: {write_report(folder)}")
+    console.print(f"report: {report.write(folder)}")
 
 
 def summary(history: fl.History, baseline: fl.History, seconds: float) -> Table:
     private, plain = (run.records[-1].test_accuracy for run in (history, baseline))
-    public, mean, worst = history.guarantees
+    public, mean, worst = (rounded_up(found.epsilon) for found in history.guarantees)
+    delta = history.guarantees.public.delta
     table = Table(title=f"private training of digits, {seconds:.0f} s", show_header=False)
     table.add_row("accuracy", f"{private:.1%}")
     table.add_row("accuracy without privacy", f"{plain:.1%} (private: {private / plain:.1%} of it)")
-    table.add_row("epsilon against the public", f"{public.epsilon:.3f} at delta {public.delta:g}")
-    table.add_row("epsilon against the server", f"{mean.epsilon:.1f} for the mean client")
-    table.add_row("", f"{worst.epsilon:.1f} for a client that is drawn in every round")
+    table.add_row("epsilon against the public", f"{public} at delta {delta:g}")
+    table.add_row("epsilon against the server", f"{mean} for the mean client")
+    table.add_row("", f"{worst} for a client that is drawn in every round")
     return table
-
-
-def write_report(folder: Path) -> Path:
-    try:
-        from skellam import report
-    except ImportError:
-        return folder / "history.jsonl"
-    return report.write(folder)
 
 
 if __name__ == "__main__":

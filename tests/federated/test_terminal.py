@@ -13,7 +13,7 @@ SHOWN = fl.Record(
 
 
 def test_a_measured_record_is_told_in_few_words():
-    assert describe(SHOWN) == "accuracy 90.0%, loss 0.250, ε 1.50 public, 12.0 server"
+    assert describe(SHOWN) == "accuracy 90.0%, loss 0.250, ε 1.5 public, 12 server"
     assert describe(fl.Record(round=0)) == ""
 
 
@@ -23,7 +23,7 @@ def test_the_bar_shows_round_measures_and_both_epsilons():
         watch(SHOWN)
         watch(fl.Record(round=2))
     assert "3/4" in out.getvalue()
-    assert "ε 1.50 public" in out.getvalue()
+    assert "ε 1.5 public" in out.getvalue()
 
 
 def test_the_face_of_federated_imports_torch_only_when_it_is_needed():

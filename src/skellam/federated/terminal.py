@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from skellam.accounting.guarantee import rounded_up
 from skellam.federated.history import Record
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def describe(record: Record) -> str:
     if record.test_loss is not None:
         parts.append(f"loss {record.test_loss:.3f}")
     if record.epsilon_public is not None:
-        parts.append(f"ε {record.epsilon_public:.2f} public")
+        parts.append(f"ε {rounded_up(record.epsilon_public)} public")
     if record.epsilon_server is not None:
-        parts.append(f"{record.epsilon_server:.1f} server")
+        parts.append(f"{rounded_up(record.epsilon_server)} server")
     return ", ".join(parts)
