@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from skellam.engines.flower.limits import Limits
     from skellam.engines.flower.node import Node
     from skellam.engines.flower.strategies import mean_based
-    from skellam.engines.flower.virtual import virtual_roster
+    from skellam.engines.flower.virtual import virtual_folder, virtual_roster
 
 __all__ = [
     "InProcessGrid",
@@ -30,6 +30,7 @@ __all__ = [
     "mean_based",
     "protect",
     "read_roster",
+    "virtual_folder",
     "virtual_roster",
 ]
 
@@ -41,6 +42,7 @@ _HOMES = {
     "mean_based": "strategies",
     "protect": "client",
     "read_roster": "keys",
+    "virtual_folder": "virtual",
     "virtual_roster": "virtual",
 }
 

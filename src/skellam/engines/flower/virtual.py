@@ -33,14 +33,20 @@ def node_of(context: Context, simulated: Limits | None) -> Node:
         )
     number = int(context.node_config["partition-id"])
     roster = virtual_roster(context.run_id, int(context.node_config["num-partitions"]))
-    folder = _folder() / str(context.run_id)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Node(_identity(context.run_id, number), roster, simulated, folder / f"{number}.spend")
+    spend = virtual_folder(context.run_id) / f"{number}.spend"
+    return Node(_identity(context.run_id, number), roster, simulated, spend)
 
 
 def virtual_roster(run_id: int, nodes: int) -> Roster:
     """Return the roster of a simulation with ``nodes`` nodes, numbered from 0."""
     return Roster({n: _identity(run_id, n).public for n in range(nodes)})
+
+
+def virtual_folder(run_id: int) -> Path:
+    """Return where a simulation keeps its files; it is made if need be."""
+    folder = _folder() / str(run_id)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def _identity(run_id: int, number: int) -> Identity:
@@ -49,7 +55,6 @@ def _identity(run_id: int, number: int) -> Identity:
 
 def _secret() -> bytes:
     folder = _folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / "secret"
     if not path.exists():
         new = folder / f"secret.{os.getpid()}"
@@ -66,7 +71,9 @@ def _secret() -> bytes:
 
 def _folder() -> Path:
     home = os.environ.get("FLWR_HOME")
-    return (Path(home) if home else Path.home() / ".flwr") / "skellam-simulation"
+    folder = (Path(home) if home else Path.home() / ".flwr") / "skellam-simulation"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def _in_simulation() -> bool:
