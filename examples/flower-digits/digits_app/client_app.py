@@ -14,7 +14,7 @@ SIMULATED = Limits(
     round_epsilon=6.0,
     total_epsilon=12.0,
     delta=1e-5,
-    smallest_cohort=5,
+    smallest_cohort=2,
     most_participations=10,
 )
 

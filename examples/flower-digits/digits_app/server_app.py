@@ -17,12 +17,12 @@ from skellam.engines.flower import SecureGrid, read_roster, virtual_folder, virt
 app = ServerApp()
 
 
-def plan_of(config) -> Plan:
+def plan_of(config, clients: int) -> Plan:
     """Return the plan: the noise that gives the whole run this epsilon."""
     return Plan(
         dimension=task.dimension(),
         clip=1.0,
-        cohort=config["num-clients"],
+        cohort=clients,
         rounds=config["num-rounds"],
         sampling="all",
         bits=16,
@@ -41,23 +41,27 @@ def evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
     return MetricRecord({"accuracy": task.accuracy(model, *task.held_out())})
 
 
+def wait_for_clients(grid: Grid, wanted: int) -> int:
+    """Wait until as many are connected, two at least, and nobody more comes; return how many."""
+    before = -1
+    while (found := len(list(grid.get_node_ids()))) < max(2, wanted) or found != before:
+        before = found
+        time.sleep(1)
+    return found
+
+
 def run(grid: Grid, context: Context):
     """Train, and return the strategy's result and the reports of the rounds."""
     config = context.run_config
-    while len(list(grid.get_node_ids())) < config["num-clients"]:
-        time.sleep(1)
+    clients = wait_for_clients(grid, config["num-clients"])
     simulated = not config["roster"]
-    roster = (
-        virtual_roster(context.run_id, config["num-clients"])
-        if simulated
-        else read_roster(config["roster"])
-    )
+    roster = virtual_roster(context.run_id, clients) if simulated else read_roster(config["roster"])
     path = virtual_folder(context.run_id) / "server.ledger" if simulated else config["ledger"]
     strategy = FedAvg(fraction_evaluate=0.0)
     with open_ledger(Path(path), config) as ledger:
         secure = SecureGrid(
             grid,
-            plan_of(config),
+            plan_of(config, clients),
             ledger,
             strategy=strategy,
             roster=roster,

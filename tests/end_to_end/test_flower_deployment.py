@@ -1,0 +1,172 @@
+"""The guide's fleet on loopback: TLS, node authentication, five SuperNodes, two of them killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from oracles.digits_by_local_engine import Partitions, example, rounds
+from oracles.flower_guide import ROOT, blocks, environment, free_port
+from oracles.flower_replay_app import make_replayable
+from skellam.accounting.ledger import Ledger
+
+NODES = 5
+DIES_BEFORE_MASKING, DIES_AFTER_MASKING = 2, 4
+
+
+class Deployment:
+    """A folder in which the guide's blocks run; every process that it starts, it ends by its id."""
+
+    def __init__(self, folder):
+        self.folder, self.blocks, self.running = folder, blocks(), {}
+        self.base = {"SERVER": f"127.0.0.1:{free_port()}", "NODES": str(NODES)}
+
+    def env(self, node=None):
+        more = self.base if node is None else {**self.base, "NODE": str(node)}
+        return environment(self.folder / "flwr", **more)
+
+    def run(self, title, node=None, timeout=60):
+        done = subprocess.run(
+            ["bash", "-ec", self.blocks[title]],
+            cwd=self.folder,
+            env=self.env(node),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def start(self, title, node=None):
+        """Start a block's one command in a session of its own, its output in a log."""
+        log = (self.folder / f"{title.split(': ')[1]}-{node or 0}.log").open("w")
+        self.running[(title, node)] = subprocess.Popen(
+            ["bash", "-ec", "exec " + self.blocks[title]],
+            cwd=self.folder,
+            env=self.env(node),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return self.running[(title, node)]
+
+    def kill(self, node):
+        os.kill(self.running[("node: SuperNode", node)].pid, signal.SIGKILL)
+
+    def end(self):
+        # Each process leads a group of its own: its helpers go with it.
+        for process in reversed(self.running.values()):
+            for sign, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+                try:
+                    os.killpg(process.pid, sign)
+                    process.wait(patience)
+                except (ProcessLookupError, subprocess.TimeoutExpired):
+                    continue
+
+    def stages(self, node):
+        """Return the stages that a node entered, in order, over all rounds."""
+        path = self.folder / f"node-{node}.spend.stages"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line.split()[1] for line in lines]
+
+    def logs(self):
+        return "\n".join(
+            f"== {path.name}\n{path.read_text()[-2500:]}" for path in self.folder.glob("*.log")
+        )
+
+
+@contextmanager
+def deployed(folder):
+    deployment = Deployment(folder)
+    try:
+        yield deployment
+    finally:
+        deployment.end()
+
+
+def wait_until(condition, *, seconds, what):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} took more than {seconds} s"
+        time.sleep(0.1)
+
+
+def set_up(fleet):
+    fleet.run("server: certificates")
+    fleet.run("server: connection")
+    for node in range(1, NODES + 1):
+        fleet.run("node: keys", node)
+    fleet.start("server: SuperLink")
+    log = fleet.folder / "SuperLink-0.log"
+    wait_until(lambda: "running" in log.read_text().lower(), seconds=60, what="the SuperLink")
+    fleet.run("server: roster", timeout=90)
+    for node in range(1, NODES + 1):
+        fleet.run("node: limits", node)
+        fleet.start("node: SuperNode", node)
+
+
+@pytest.mark.slow
+def test_a_fleet_survives_two_kills_and_its_sums_are_exact(tmp_path):
+    shutil.copytree(ROOT / "examples" / "flower-digits", tmp_path / "my-app")
+    make_replayable(tmp_path / "my-app", tmp_path / "sums.npz")
+    with deployed(tmp_path) as fleet:
+        set_up(fleet)
+        running = fleet.start("server: run")
+        try:
+            wait_until(
+                lambda: "share" in fleet.stages(DIES_BEFORE_MASKING), seconds=120, what="sharing"
+            )
+            fleet.kill(DIES_BEFORE_MASKING)
+            wait_until(
+                lambda: "agree" in fleet.stages(DIES_AFTER_MASKING), seconds=150, what="masking"
+            )
+            fleet.kill(DIES_AFTER_MASKING)
+            assert running.wait(300) == 0
+            wait_until(lambda: (tmp_path / "sums.npz").exists(), seconds=5, what="the sums")
+        except BaseException:
+            print(fleet.logs())
+            raise
+    assert "mask" not in fleet.stages(DIES_BEFORE_MASKING)
+    assert_sums_are_exact(np.load(tmp_path / "sums.npz"), tmp_path)
+
+
+def assert_sums_are_exact(found, folder):
+    _, server = example()
+    plan = server.plan_of({"num-rounds": 3, "epsilon": 10.0, "delta": 1e-5, "dropout": 0.4}, NODES)
+    left = (1, 3, 5)
+    cast = [((1, 2, 3, 4, 5), (1, 3, 4, 5)), (left, left), (left, left)]
+    played = rounds(plan, Partitions(NODES, 1), cast)
+    for number, ((members, survivors), (expected, update)) in enumerate(
+        zip(cast, played, strict=True), start=1
+    ):
+        assert found[f"failure-{number}"] == ""
+        assert tuple(found[f"participants-{number}"]) == members
+        assert tuple(found[f"survivors-{number}"]) == survivors
+        assert np.array_equal(found[f"total-{number}"], expected.total.values)
+        assert_noise_is_as_planned(plan, members, survivors, found[f"total-{number}"], update)
+    account = Ledger.verify(folder / "run.ledger")
+    assert len(account.spends) == 3
+    assert account.epsilon() == plan.privacy().epsilon
+    for node in range(1, NODES + 1):
+        spent = len(Ledger.verify(folder / f"node-{node}.spend").spends) if node != 2 else 0
+        assert spent == {1: 3, 2: 0, 3: 3, 4: 1, 5: 3}[node]
+
+
+def assert_noise_is_as_planned(plan, members, survivors, total, update):
+    """The sample variance of 170 draws is within 7 standard errors but for 1e-11."""
+    noise = total - sum(clipped(update(n), plan.clip) for n in survivors)
+    dropouts = plan.tolerance(len(members)).dropouts
+    shares = len(survivors) / (len(members) - dropouts)
+    expected = shares * (plan.noise_multiplier * plan.clip) ** 2
+    assert noise.var() == pytest.approx(expected, rel=7 * np.sqrt(2 / len(noise)))
+    assert shares >= 1
+
+
+def clipped(vector, clip):
+    return vector * min(1.0, clip / np.linalg.norm(vector))

@@ -1,0 +1,80 @@
+"""The example under Flower's own simulation: ten virtual clients, three rounds, offline."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oracles.digits_by_local_engine import Partitions, example, rounds
+from oracles.flower_guide import ROOT, blocks, environment
+from oracles.flower_replay_app import make_replayable
+from skellam.accounting.ledger import Ledger
+
+
+def end_managed_superlink(home):
+    """End, by its id, the SuperLink that ``flwr run`` leaves behind for this home."""
+    listing = subprocess.run(
+        ["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True, timeout=30
+    ).stdout
+    ids = [
+        int(line.split()[0])
+        for line in listing.splitlines()
+        if "flower-superlink" in line and f"{home}/" in line
+    ]
+    for process in ids:
+        os.kill(process, signal.SIGTERM)
+    deadline = time.monotonic() + 20
+    while ids and time.monotonic() < deadline:
+        ids = [process for process in ids if Path(f"/proc/{process}").exists()]
+        time.sleep(0.2)
+    for process in ids:
+        os.kill(process, signal.SIGKILL)
+
+
+@pytest.fixture
+def home(tmp_path):
+    folder = tmp_path / "flwr"
+    yield folder
+    end_managed_superlink(folder)
+
+
+@pytest.mark.slow
+def test_the_example_runs_in_simulation_and_gives_what_the_local_engine_gives(tmp_path, home):
+    copy, run = blocks()["simulate"].split("cd my-app\n")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    env = environment(home)
+    subprocess.run(["bash", "-ec", copy], cwd=tmp_path, env=env, check=True, timeout=30)
+    make_replayable(tmp_path / "my-app", tmp_path / "sums.npz")
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        subprocess.run(
+            ["bash", "-ec", run],
+            cwd=tmp_path / "my-app",
+            env=env,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            timeout=270,
+            check=True,
+        )
+    text = log.read_text()
+    assert (tmp_path / "sums.npz").exists(), text[-3000:]
+    found = np.load(tmp_path / "sums.npz")
+    _, server = example()
+    config = {"num-rounds": 3, "epsilon": 10.0, "delta": 1e-5, "dropout": 0.2}
+    plan = server.plan_of(config, 10)
+    everybody = tuple(range(10))
+    cast = [(everybody, everybody)] * 3
+    for number, (expected, _) in enumerate(rounds(plan, Partitions(10, 0), cast), start=1):
+        assert tuple(found[f"survivors-{number}"]) == everybody
+        assert np.array_equal(found[f"total-{number}"], expected.total.values)
+    (run_id,) = re.findall(r"started run (\d+)", text)
+    account = Ledger.verify(home / "skellam-simulation" / run_id / "server.ledger")
+    assert account.epsilon() == plan.privacy().epsilon
+    assert len(account.spends) == 3
+    assert "num-examples" not in text.replace("Weighted by: 'num-examples'", "")

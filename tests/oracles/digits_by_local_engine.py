@@ -1,0 +1,63 @@
+"""The example's run, round by round, on the local engine, for the same entropy."""
+
+import importlib
+import sys
+
+import numpy as np
+
+from oracles.flower_guide import ROOT
+from skellam import SeededEntropy
+from skellam.engines import local
+from skellam.engines.flower.invitation import model_digest
+
+
+def example():
+    folder = str(ROOT / "examples" / "flower-digits")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return importlib.import_module("digits_app.task"), importlib.import_module(
+        "digits_app.server_app"
+    )
+
+
+def rounds(plan, partitions, cast):
+    """Yield each round's `local.Sum`; ``cast`` has, for each round, participants and survivors.
+
+    ``partitions`` maps a client's number to its partition.
+    """
+    task, _ = example()
+    model = task.initial_model()
+    for number, (participants, survivors) in enumerate(cast, start=1):
+        silent = set(participants) - set(survivors)
+        this = local.Round(number, model_digest(model), tuple(participants), silent)
+        before = flat(model)
+
+        def update(n, model=model, before=before):
+            data = task.examples_of(partitions(n), partitions.count)
+            return flat(task.train(model, *data)) - before
+
+        found = local.secure(plan, this, update, entropy=replay)
+        yield found, update
+        after = before + found.total.values / plan.cohort
+        model = {
+            "weight": after[: 16 * 10].reshape(16, 10).astype(np.float32),
+            "bias": after[16 * 10 :].astype(np.float32),
+        }
+
+
+def replay(purpose):
+    return SeededEntropy(bytes(32), purpose)
+
+
+def flat(model):
+    return np.concatenate([array.ravel() for array in model.values()])
+
+
+class Partitions:
+    """From a client's number to its partition: the number minus ``first``."""
+
+    def __init__(self, count, first):
+        self.count, self.first = count, first
+
+    def __call__(self, number):
+        return number - self.first

@@ -1,0 +1,40 @@
+"""The guide's shell blocks, by title, and an environment in which they run offline."""
+
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guide" / "flower.md"
+
+
+def blocks():
+    found = re.findall(r'```bash title="([^"]+)"\n(.*?)```', GUIDE.read_text(), flags=re.DOTALL)
+    assert len(found) == GUIDE.read_text().count("```bash"), "every shell block has a title"
+    return dict(found)
+
+
+def environment(home, **more):
+    paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join(paths),
+        "PYTHONPATH": str(ROOT / "src"),
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        **more,
+    }
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
