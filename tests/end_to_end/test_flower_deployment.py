@@ -128,7 +128,7 @@ def test_a_fleet_survives_two_kills_and_its_sums_are_exact(tmp_path):
             )
             fleet.kill(DIES_AFTER_MASKING)
             assert running.wait(300) == 0
-            wait_until(lambda: (tmp_path / "sums.npz").exists(), seconds=5, what="the sums")
+            wait_until((tmp_path / "sums.npz").exists, seconds=5, what="the sums")
         except BaseException:
             print(fleet.logs())
             raise
