@@ -45,15 +45,15 @@ class Deployment:
 
     def start(self, title, node=None):
         """Start a block's one command in a session of its own, its output in a log."""
-        log = (self.folder / f"{title.split(': ')[1]}-{node or 0}.log").open("w")
-        self.running[(title, node)] = subprocess.Popen(
-            ["bash", "-ec", "exec " + self.blocks[title]],
-            cwd=self.folder,
-            env=self.env(node),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with (self.folder / f"{title.split(': ')[1]}-{node or 0}.log").open("w") as log:
+            self.running[(title, node)] = subprocess.Popen(
+                ["bash", "-ec", "exec " + self.blocks[title]],
+                cwd=self.folder,
+                env=self.env(node),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         return self.running[(title, node)]
 
     def kill(self, node):

@@ -19,13 +19,10 @@ from skellam.accounting.ledger import Ledger
 
 def end_managed_superlink(home):
     """End, by its id, the SuperLink that ``flwr run`` leaves behind for this home."""
-    listing = subprocess.run(
-        ["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True, timeout=30
-    ).stdout
     ids = [
-        int(line.split()[0])
-        for line in listing.splitlines()
-        if "flower-superlink" in line and f"{home}/" in line
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if b"flower-superlink" in (line := _read(path)) and f"{home}/".encode() in line
     ]
     for process in ids:
         os.kill(process, signal.SIGTERM)
@@ -35,6 +32,13 @@ def end_managed_superlink(home):
         time.sleep(0.2)
     for process in ids:
         os.kill(process, signal.SIGKILL)
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 @pytest.fixture

@@ -234,6 +234,16 @@ def test_limits_do_not_grow_while_the_spend_file_is_kept(tmp_path):
     assert "another total_epsilon or delta" in replies[2].error.reason
 
 
+def test_what_is_wrong_with_a_nodes_files_stays_on_the_node(tmp_path, caplog):
+    fleet = Fleet(tmp_path)
+    (tmp_path / "nodes" / "1.key").write_text("{}")
+    (tmp_path / "nodes" / "2.spend").write_text("damaged")
+    reasons = refusals({n: r for n, r in Server.of(fleet).train().items() if n in (2, 3)})
+    assert not any(str(tmp_path) in reason for reason in reasons.values())
+    assert all("its log says why" in reason for reason in reasons.values())
+    assert "1.key" in caplog.text
+
+
 def test_the_spend_is_on_disk_before_the_masked_vector_leaves(tmp_path):
     fleet, spent = Fleet(tmp_path), []
 

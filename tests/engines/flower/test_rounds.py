@@ -64,7 +64,8 @@ def test_a_node_that_dies_at_any_stage_is_a_dropout(tmp_path, stage):
         assert np.array_equal(report.sum.total.values, expected.total.values)
 
 
-def test_a_round_below_the_threshold_fails_and_the_next_one_runs(tmp_path):
+@pytest.mark.parametrize("kind", [FedAvg, FedAdam])
+def test_a_round_below_the_threshold_fails_and_the_next_one_runs(tmp_path, kind):
     lost = {2, 3, 4}
 
     def downlink(message):
@@ -73,7 +74,8 @@ def test_a_round_below_the_threshold_fails_and_the_next_one_runs(tmp_path):
         return None if first and late and message.metadata.dst_node_id in lost else message
 
     fleet = Fleet(tmp_path)
-    result, reports = fleet.start(rounds=2, network={"downlink": downlink})
+    strategy = kind(fraction_evaluate=0.0)
+    result, reports = fleet.start(rounds=2, strategy=strategy, network={"downlink": downlink})
     assert [bool(report.failure) for report in reports] == [True, False]
     assert "survived" in reports[0].failure
     assert len(Ledger.verify(fleet.ledger_path).spends) == 1

@@ -29,7 +29,15 @@ from skellam.engines.flower.node import Node
 from skellam.engines.flower.virtual import node_of
 from skellam.engines.local import EntropySource
 from skellam.entropy import Entropy
-from skellam.errors import DomainError, MessageError, ProtocolError, ShapeError, SkellamError
+from skellam.errors import (
+    DataError,
+    DomainError,
+    LedgerError,
+    MessageError,
+    ProtocolError,
+    ShapeError,
+    SkellamError,
+)
 from skellam.secagg import History, client
 from skellam.vectors import Residues
 
@@ -229,6 +237,10 @@ def _only_our_errors(stage: str, context: Context) -> Iterator[None]:
     """Let skellam's errors through, replace all others, and leave no state behind either."""
     try:
         yield
+    except (DataError, LedgerError) as error:
+        wipe(context)
+        _log.error("stage %s: %s", stage, error)
+        raise type(error)("this node's own files cannot be used; its log says why") from None
     except SkellamError as error:
         wipe(context)
         raise type(error)(str(error)) from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skellam.engines.flower.limits import Limits
-from skellam.errors import BudgetError, LedgerError, TamperError
+from skellam.errors import BudgetError, DomainError, TamperError
 
 if TYPE_CHECKING:
     from skellam.accounting import Noise
@@ -76,7 +76,7 @@ def _ledger(path: Path, limits: Limits) -> Ledger:
 
 def _require_same_terms(account: Account, limits: Limits) -> None:
     if account.terms != limits.terms:
-        raise LedgerError(
+        raise DomainError(
             "this node's spend file was begun with another total_epsilon or delta; "
             "these limits cannot change while the file is kept"
         )

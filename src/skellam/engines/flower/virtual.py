@@ -15,7 +15,7 @@ from flwr.app import Context
 from skellam.engines.flower.limits import Limits
 from skellam.engines.flower.node import NODE_CONFIG_KEY, Node
 from skellam.entropy import SystemEntropy, derive_key, random_bytes
-from skellam.errors import DataError
+from skellam.errors import DomainError
 from skellam.secagg import Identity, Roster
 
 
@@ -28,7 +28,7 @@ def node_of(context: Context, simulated: Limits | None) -> Node:
     if named is not None:
         return Node.load(str(named))
     if simulated is None or not _in_simulation():
-        raise DataError(
+        raise DomainError(
             f'this SuperNode\'s --node-config must name its file: {NODE_CONFIG_KEY}="node.toml"'
         )
     number = int(context.node_config["partition-id"])
