@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from skellam.analytics.contribution import Contribution, Outside
+from skellam.analytics.distributions import Cdf, Quantile, cdf, quantiles
 from skellam.analytics.estimates import Band, Counts, Estimate, Interval
 from skellam.analytics.histograms import frequencies, histogram
 from skellam.analytics.mean_estimation import MeanSquaredError, estimate_mean, mean_error
+from skellam.analytics.means import MeanEstimate, mean
 from skellam.analytics.query import Bounds, Query, Statistic, Terms
 from skellam.analytics.running import run
+from skellam.analytics.sketches import SketchedCounts, SketchEstimate, hashed_frequencies
 from skellam.analytics.totals import count, sum  # noqa: A004
 
 __all__ = [
     "Band",
     "Bounds",
+    "Cdf",
     "Contribution",
     "Counts",
     "Estimate",
     "Interval",
+    "MeanEstimate",
     "MeanSquaredError",
     "Outside",
+    "Quantile",
     "Query",
+    "SketchEstimate",
+    "SketchedCounts",
     "Statistic",
     "Terms",
+    "cdf",
     "count",
     "estimate_mean",
     "frequencies",
+    "hashed_frequencies",
     "histogram",
+    "mean",
     "mean_error",
+    "quantiles",
     "run",
     "sum",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ class Band(NamedTuple):
     high: Table
 
 
+@lru_cache(maxsize=256)
 def half_width(variance: float, confidence: float) -> int:
     """Return the least h with P(abs(X) <= h) >= ``confidence`` for Skellam X of ``variance``."""
     miss = 1 - _checks.open_unit("confidence", confidence)

@@ -1,0 +1,117 @@
+"""Means over all rows: a sum and a count in one release."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Unpack
+
+import numpy as np
+
+from skellam import _checks
+from skellam.analytics.contribution import Contribution, Outside, Rows, numbers, rounded, share
+from skellam.analytics.estimates import Interval
+from skellam.analytics.query import Bounds, Query, Terms, Totals, planned
+from skellam.analytics.totals import finest, interval
+from skellam.entropy import Entropy
+
+
+@dataclass(frozen=True, slots=True)
+class MeanEstimate:
+    """A mean from two noisy sums: of the rows' distances from the middle, and of the rows.
+
+    Both are scaled so that the mean is ``middle + half * balance / weight``.
+    """
+
+    low: float
+    high: float
+    balance: float
+    weight: float
+    variance: float
+    """Of the noise in each of both."""
+    rounding: float
+    """The largest variance that rounding adds to ``balance``."""
+
+    @property
+    def value(self) -> float:
+        """The mean; the middle of the range where noise hides that there are rows at all."""
+        ratio = self.balance / self.weight if self.weight > 0 else 0.0
+        return self._at(ratio)
+
+    def interval(self, confidence: float = 0.95) -> Interval:
+        """Return an interval that covers the mean with this probability (Fieller 1954).
+
+        At the true ratio r the difference ``balance - r weight`` has mean 0 and a known variance;
+        the interval holds every r for which it is no further from 0 than a normal variable would
+        be. The noise has a deviation of thousands of steps, so it is normal to six digits. Where
+        the count may be 0, that is the whole range.
+        """
+        miss = 1 - _checks.open_unit("confidence", confidence)
+        square = NormalDist().inv_cdf(1 - miss / 2) ** 2
+        a = self.weight**2 - square * self.variance
+        b = self.balance * self.weight
+        c = self.balance**2 - square * (self.variance + self.rounding)
+        if not (a > 0 and self.weight > 0):
+            return Interval(self.low, self.high)
+        root = math.sqrt(max(0.0, b * b - a * c))
+        return Interval(self._at((b - root) / a), self._at((b + root) / a))
+
+    def _at(self, ratio: float) -> float:
+        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        return middle + half * min(max(ratio, -1.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of rows in [``low``, ``high``], of which each user has at most ``most_rows``.
+
+    A user's rows are at most ``steps`` away from the middle, and weigh as much: neither of the two
+    sums is known better than the other.
+    """
+
+    low: float
+    high: float
+    most_rows: int
+    steps: int
+    outside: Outside
+
+    @property
+    def bounds(self) -> Bounds:
+        """Two numbers of at most ``steps``, reached together by the rows at an end."""
+        return Bounds(2, self.steps, 2 * self.steps, self.steps * math.sqrt(2))
+
+    def contribution(self, rows: Rows, *, entropy: Entropy) -> Contribution:
+        """Return how far the user's rows are from the middle in all, and how many there are."""
+        values, clipped = numbers(rows, self.low, self.high, self.outside)
+        chosen = values[share(len(values), self.most_rows, entropy=entropy)]
+        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        each = self.steps // self.most_rows
+        balance = math.fsum((chosen - middle) / half) * each
+        vector = [rounded(balance, self.steps, entropy=entropy), each * len(chosen)]
+        return Contribution(np.array(vector, dtype=np.int32), clipped, len(values) - len(chosen))
+
+    def answer(self, totals: Totals) -> MeanEstimate:
+        """Return the mean of all rows that counted."""
+        balance, weight = totals.values.tolist()
+        return MeanEstimate(
+            self.low, self.high, balance, weight, totals.variance, totals.clients / 4
+        )
+
+
+def mean(
+    low: float,
+    high: float,
+    *,
+    most_rows: int = 1,
+    outside: Outside | str = Outside.CLIP,
+    **terms: Unpack[Terms],
+) -> Query[MeanEstimate]:
+    """Ask for the mean of all rows in [``low``, ``high``], at most ``most_rows`` of each user.
+
+    Where every user holds exactly one row, `sum` and ``Estimate.per`` have half the error.
+    """
+    least, most = interval(low, high)
+    rows = _checks.integer("most_rows", most_rows, 1)
+    steps = max(1, finest(terms) // rows) * rows
+    return planned(Mean(least, most, rows, steps, Outside(outside)), **terms)
