@@ -1,0 +1,130 @@
+"""``skellam train``: a private training run in a folder."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skellam.accounting.guarantee import rounded_up
+from skellam.cli.answer import AsJson, answer, table
+from skellam.errors import DomainError
+from skellam.plan import Noise, Plan
+
+if TYPE_CHECKING:
+    from skellam import federated as fl
+
+
+class Engine(StrEnum):
+    """How the vectors of a round are summed."""
+
+    SECURE = "secure"
+    """By the whole protocol, every client in this process."""
+    CLEAR = "clear"
+    """The same integers, added up in the open: fast, for simulation."""
+    PLAIN = "plain"
+    """Without clipping, noise or guarantee: what privacy is compared with."""
+
+
+def train(
+    task: Annotated[
+        str,
+        typer.Argument(
+            help="digits (needs no file), emnist, shakespeare, stackoverflow, unipen, "
+            "mnist_writers, shakespeare_roles or stackexchange."
+        ),
+    ],
+    *,
+    folder: Annotated[Path, typer.Option(help="Where history, ledger and checkpoint go.")],
+    epsilon: Annotated[
+        float | None, typer.Option(help="Target for the task's usual settings.")
+    ] = None,
+    plan: Annotated[Path | None, typer.Option(help="A plan instead of a target.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The task's data files.")] = None,
+    engine: Annotated[Engine, typer.Option(help="How vectors are summed.")] = Engine.SECURE,
+    noise: Annotated[Noise, typer.Option(help="Which noise, and who adds it.")] = Noise.SKELLAM,
+    bits: Annotated[int, typer.Option(help="Bits of a coordinate on the wire.")] = 16,
+    rounds: Annotated[int | None, typer.Option(help="Instead of the task's usual number.")] = None,
+    cohort: Annotated[int | None, typer.Option(help="Instead of the task's usual number.")] = None,
+    dropout: Annotated[float, typer.Option(help="Chance of a client to vanish.")] = 0.0,
+    tolerate: Annotated[float, typer.Option(help="Share of a cohort that may vanish.")] = 0.0,
+    every: Annotated[int, typer.Option(help="Measure the model every so many rounds.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after a kill.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model privately; every round is paid for in a ledger before it is released.
+
+    \b
+    skellam train digits --epsilon 4 --folder runs/first
+    skellam train digits --folder runs/first --resume
+    skellam train emnist --data fed_emnist.sqlite --plan plan.json --folder runs/emnist
+
+    Then look at it with skellam report, and check it with skellam verify.
+    """
+    import skellam as sk
+    from skellam import federated as fl
+
+    preset = fl.preset(task)
+    learnt = preset.task(data)
+    if resume:
+        from skellam.federated.folder import load_header
+
+        chosen = load_header(folder).plan
+    elif plan is not None:
+        chosen = Plan.load(plan)
+    else:
+        given = {"rounds": rounds, "cohort": cohort}
+        changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+        chosen = preset.plan(
+            learnt, epsilon=_target(epsilon), noise=noise, bits=bits, dropout=tolerate, **changes
+        )
+    with fl.progress(chosen.rounds, console=_console()) as watch:
+        history = fl.train(
+            learnt,
+            chosen,
+            aggregate=getattr(fl, engine)(dropout=dropout),
+            entropy=sk.SystemEntropy(),
+            server=preset.server(),
+            folder=folder,
+            resume=resume,
+            every=every,
+            watch=watch,
+        )
+    _show(history, folder, as_json=as_json)
+
+
+def _target(epsilon: float | None) -> float:
+    if epsilon is None:
+        raise DomainError("give a target with --epsilon, or a plan with --plan")
+    return epsilon
+
+
+def _console() -> Any:  # noqa: ANN401  (rich is imported when a run begins)
+    """Return the terminal's error stream, so that what is printed stays clean."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _show(history: fl.History, folder: Path, *, as_json: bool) -> None:
+    last = history.records[-1]
+    guarantees = {} if history.guarantees is None else history.guarantees._asdict()
+    record = {
+        "folder": str(folder),
+        "rounds": len(history.records),
+        "stop": str(history.stop),
+        "test_accuracy": last.test_accuracy,
+        "guarantees": {name: guarantee.as_dict() for name, guarantee in guarantees.items()},
+    }
+    rows = [
+        ["rounds", f"{len(history.records)} ({history.stop})"],
+        ["test accuracy", "-" if last.test_accuracy is None else f"{last.test_accuracy:.1%}"],
+        *(
+            [f"epsilon, {name.replace('_', ', ')}", rounded_up(guarantee.epsilon)]
+            for name, guarantee in guarantees.items()
+        ),
+    ]
+    heading = ["run", str(folder)]
+    answer(record, table(heading, rows), f"next: skellam report {folder}", as_json=as_json)

@@ -1,0 +1,41 @@
+import json
+
+from typer.testing import CliRunner
+
+from skellam.accounting.ledger import Ledger
+from skellam.cli import app
+
+SMALL = ["--engine=clear", "--rounds=2", "--cohort=20", "--every=2"]
+
+
+def run(*words):
+    return CliRunner().invoke(app, list(map(str, words)))
+
+
+def test_a_run_is_trained_verified_and_not_begun_twice(tmp_path):
+    folder = tmp_path / "run"
+    shown = run("train", "digits", "--folder", folder, "--epsilon=8", *SMALL, "--json")
+    assert shown.exit_code == 0, shown.output
+    record = json.loads(shown.stdout)
+    assert record["rounds"] == 2
+    assert set(record["guarantees"]) == {"public", "server_mean", "server_worst"}
+    assert Ledger.verify(folder / "ledger").epsilon() <= 8
+    assert run("verify", folder / "ledger").exit_code == 0
+    again = run("train", "digits", "--folder", folder, "--epsilon=8", *SMALL)
+    assert again.exit_code == 1
+    assert "resume" in again.stderr
+    resumed = run("train", "digits", "--folder", folder, "--resume", "--engine=clear")
+    assert resumed.exit_code == 0, resumed.output
+    assert len(Ledger.verify(folder / "ledger").spends) == 2
+
+
+def test_a_run_needs_a_target_or_a_plan(tmp_path):
+    shown = run("train", "digits", "--folder", tmp_path)
+    assert shown.exit_code == 1
+    assert "--epsilon" in shown.stderr
+
+
+def test_an_unknown_task_is_refused_with_the_known_ones(tmp_path):
+    shown = run("train", "nothing", "--folder", tmp_path, "--epsilon=1")
+    assert shown.exit_code == 1
+    assert "digits" in shown.stderr
