@@ -1,0 +1,104 @@
+"""Every block of the documentation runs; the site builds strictly and asks no other host.
+
+``python`` and ``sh`` blocks run, in the order of their page, in one folder and one namespace. A
+fence with a ``title`` does not run: the title says why, or names the test that runs it.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+ELSEWHERE = {"guide/flower.md"}
+"""Pages whose blocks need a fleet; tests of that fleet run them."""
+FENCE = re.compile(r"^```(python|sh)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page):
+    text = (DOCS / page).read_text()
+    return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in FENCE.finditer(text)]
+
+
+PAGES = sorted(
+    page
+    for page in (str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+    if page not in ELSEWHERE and blocks(page)
+)
+
+
+@pytest.fixture
+def shell(tmp_path_factory):
+    """A folder in front of PATH with this environment's `skellam` and `python`."""
+    folder = tmp_path_factory.mktemp("bin")
+    code = "import sys; sys.argv[0] = 'skellam'; from skellam.cli import app; app()"
+    for name, words in {"skellam": f'-c "{code}"', "python": ""}.items():
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+        script.chmod(0o755)
+    paths = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+    return {**os.environ, **paths}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch, shell):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__docs__"}
+    for block in blocks(page):
+        where = f"{page}:{block.line}"
+        if block.language == "python":
+            exec(compile(block.text, where, "exec"), namespace)
+            continue
+        outcome = subprocess.run(
+            ["bash", "-euc", block.text], env=shell, capture_output=True, text=True, check=False
+        )
+        assert outcome.returncode == 0, f"{where}\n{outcome.stdout}\n{outcome.stderr}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    outcome = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert "WARNING" not in outcome.stderr
+    return folder
+
+
+def test_the_site_builds_strictly_and_lists_the_public_names(site):
+    page = (site / "reference" / "python.html").read_text()
+    assert "calibrated" in page
+    assert ":::" not in page
+    assert (site / "maths" / "results.html").exists()
+
+
+def test_no_page_of_the_site_names_a_script_font_or_style_of_another_host(site):
+    loads = re.compile(
+        r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=[\"']?(?:https?:)?//[^>]*>"
+    )
+    for path in site.rglob("*.html"):
+        foreign = [x for x in loads.findall(path.read_text()) if "canonical" not in x]
+        assert not foreign, (path, foreign)
+
+
+def test_every_page_is_in_the_navigation(site):
+    shown = (site / "index.html").read_text()
+    for path in DOCS.rglob("*.md"):
+        assert str(path.relative_to(DOCS).with_suffix(".html")) in shown, path
