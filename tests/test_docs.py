@@ -8,10 +8,16 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import pytest
+
+from oracles.browser import visit
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -102,3 +108,32 @@ def test_every_page_is_in_the_navigation(site):
     shown = (site / "index.html").read_text()
     for path in DOCS.rglob("*.md"):
         assert str(path.relative_to(DOCS).with_suffix(".html")) in shown, path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_site_opens_in_chromium_without_complaint_or_request_elsewhere(site, scheme):
+    with served(site) as address:
+        for page in ("index.html", "quickstart.html", "explain/architecture.html"):
+            seen = visit(f"{address}/{page}", scheme=scheme)
+            assert seen.complaints == []
+            elsewhere = [url for url in seen.requests if not url.startswith((address, "data:"))]
+            assert elsewhere == []
+
+
+@contextmanager
+def served(folder):
+    handler = partial(Quiet, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass

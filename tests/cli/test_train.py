@@ -21,6 +21,8 @@ def test_a_run_is_trained_verified_and_not_begun_twice(tmp_path):
     assert set(record["guarantees"]) == {"public", "server_mean", "server_worst"}
     assert Ledger.verify(folder / "ledger").epsilon() <= 8
     assert run("verify", folder / "ledger").exit_code == 0
+    assert run("report", folder).exit_code == 0
+    assert "digits" in (folder / "report.html").read_text()
     again = run("train", "digits", "--folder", folder, "--epsilon=8", *SMALL)
     assert again.exit_code == 1
     assert "resume" in again.stderr
@@ -33,6 +35,12 @@ def test_a_run_needs_a_target_or_a_plan(tmp_path):
     shown = run("train", "digits", "--folder", tmp_path)
     assert shown.exit_code == 1
     assert "--epsilon" in shown.stderr
+
+
+def test_a_folder_without_a_run_has_no_report(tmp_path):
+    shown = run("report", tmp_path)
+    assert shown.exit_code == 1
+    assert "holds no run" in shown.stderr
 
 
 def test_an_unknown_task_is_refused_with_the_known_ones(tmp_path):

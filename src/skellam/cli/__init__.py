@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skellam.cli import account, cite, keys, plan, train, verify
+from skellam.cli import account, cite, keys, plan, report, train, verify
 from skellam.cli.failures import Verbs
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 app.command("plan")(plan.plan)
 app.command("account")(account.account)
 app.command("train")(train.train)
+app.command("report")(report.report)
 app.command("verify")(verify.verify)
 app.command("cite")(cite.cite)
 app.add_typer(keys.app, name="keys")

@@ -69,9 +69,9 @@ def train(
     preset = fl.preset(task)
     learnt = preset.task(data)
     if resume:
-        from skellam.federated.folder import load_header
+        from skellam import report
 
-        chosen = load_header(folder).plan
+        chosen = report.read(folder).header.plan
     elif plan is not None:
         chosen = Plan.load(plan)
     else:
