@@ -26,7 +26,7 @@ def same(folder, name):
 
 @pytest.mark.slow
 def test_a_seeded_run_killed_ten_times_ends_as_if_nothing_had_happened(tmp_path):
-    assert kill(tmp_path, 10, "seeded") >= 5
+    assert kill(tmp_path, 10, "seeded") >= 3
     assert same(tmp_path, "ledger")
     assert same(tmp_path, "history.jsonl")
     assert same(tmp_path, "run.json")
@@ -38,7 +38,7 @@ def test_a_seeded_run_killed_ten_times_ends_as_if_nothing_had_happened(tmp_path)
 @pytest.mark.slow
 def test_a_secret_run_killed_ten_times_forgets_no_release_that_was_seen(tmp_path):
     kills = kill(tmp_path, 10, "secret")
-    assert kills >= 5
+    assert kills >= 3
     account = Ledger.verify(tmp_path / "killed" / "ledger")
     spent = len(account.spends)
     finished = (tmp_path / "killed" / "history.jsonl").read_text().count("\n")

@@ -11,17 +11,17 @@ def first(streams, context):
 
 
 def test_a_seed_gives_every_context_its_own_stream_whatever_came_before():
-    one, other = Streams(seeded()), Streams(seeded())
+    one, other = Streams.of(seeded()), Streams.of(seeded())
     first(one, "something else")
     assert first(one, "a") == first(other, "a") != first(other, "b")
     assert first(one.within("round/1"), "a") != first(one.within("round/2"), "a")
-    assert one.commitment == other.commitment != Streams(seeded("another")).commitment
+    assert one.commitment == other.commitment != Streams.of(seeded("another")).commitment
     assert one.replayable
 
 
 def test_secret_entropy_serves_everybody_and_commits_to_nothing():
     entropy = sk.SystemEntropy()
-    streams = Streams(entropy)
+    streams = Streams.of(entropy)
     assert streams("a") is streams.within("round/1")("b") is entropy
     assert not streams.replayable
     assert streams.commitment == ""

@@ -62,7 +62,7 @@ def test_dropouts_change_nothing_but_the_survivors():
 
 
 def clients_update(number, start):
-    learnt, streams = task(), Streams(seeded()).within("round/0")
+    learnt, streams = task(), Streams.of(seeded()).within("round/0")
     client = list(learnt.splits.train)[number]
     return learnt.learner().update(
         start,
@@ -98,7 +98,7 @@ def test_every_sampling_trains_and_is_accounted_as_such(changes):
 def test_on_tails_a_self_sampling_client_sends_zeros():
     """The rounds whose coins all fall on tails are those in which the model does not move."""
     made = plan(sampling="self", coin=0.5, rounds=1)
-    learnt, streams = task(), Streams(seeded())
+    learnt, streams = task(), Streams.of(seeded())
     start = learnt.initial(entropy=streams("model"))
     moved = run(made, aggregate=fl.plain(), server=fl.fedavg()).model - start
     inner = streams.within("round/0")
@@ -294,7 +294,7 @@ def test_the_mean_divides_by_the_planned_cohort():
         ).model
         for silent in (range(12), ())
     )
-    actual = Population(plan(), 12).draw(entropy=Streams(seeded()).within("round/0")("cohort"))
+    actual = Population(plan(), 12).draw(entropy=Streams.of(seeded()).within("round/0")("cohort"))
     assert len(actual) != 6
     part = run(plan(rounds=1), aggregate=fl.plain(), server=fl.fedavg()).model
     total = sum(clients_update(number, start) for number in actual)

@@ -96,7 +96,8 @@ def guarantees(account: LedgerAccount, plan: Plan, population: str) -> Audiences
         )
 
     found = (account.guarantee(), server(None), server(rounds))
-    return Audiences(*(replace(g, assumptions=(*g.assumptions, population)) for g in found))
+    line = f"accounted for: {population}"
+    return Audiences(*(replace(g, assumptions=(*g.assumptions, line)) for g in found))
 
 
 def open_ledger(given: Ledger | None, path: Path, plan: Plan) -> AbstractContextManager[Ledger]:

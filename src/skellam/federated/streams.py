@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import final
 
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
 
 
-@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Streams:
     """From what bits are for to where they come from.
 
@@ -16,30 +16,33 @@ class Streams:
     has a stream of its own: a round that is run again draws the same bits, whatever came before.
     """
 
-    __slots__ = ("_prefix", "_root", "_secret")
+    source: Entropy | bytes
+    """The secret entropy, or the root."""
+    prefix: str = "run"
 
-    def __init__(self, entropy: Entropy) -> None:
-        self._secret = None if entropy.replayable else entropy
-        self._root = b"" if self._secret else random_bytes(SEED_BYTES, entropy=entropy)
-        self._prefix = "run"
+    @classmethod
+    def of(cls, entropy: Entropy) -> Streams:
+        """Return the streams of a run; the first bits of ``entropy`` are the root if it replays."""
+        return cls(random_bytes(SEED_BYTES, entropy=entropy) if entropy.replayable else entropy)
 
     def __call__(self, context: str) -> Entropy:
         """Return the entropy for ``context``."""
-        return self._secret or SeededEntropy(self._root, f"{self._prefix}/{context}")
+        if isinstance(self.source, bytes):
+            return SeededEntropy(self.source, f"{self.prefix}/{context}")
+        return self.source
 
     def within(self, part: str) -> Streams:
         """Return the streams of a part of the run."""
-        inner = object.__new__(Streams)
-        inner._secret, inner._root = self._secret, self._root
-        inner._prefix = f"{self._prefix}/{part}"
-        return inner
+        return replace(self, prefix=f"{self.prefix}/{part}")
 
     @property
     def replayable(self) -> bool:
         """Whether somebody who knows a seed can draw the same bits again."""
-        return self._secret is None
+        return isinstance(self.source, bytes)
 
     @property
     def commitment(self) -> str:
         """What tells one seed from another without giving it away; empty for secret entropy."""
-        return sha256(b"skellam/1/streams" + self._root).hexdigest() if self.replayable else ""
+        if isinstance(self.source, bytes):
+            return sha256(b"skellam/1/streams" + self.source).hexdigest()
+        return ""

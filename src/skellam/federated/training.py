@@ -64,7 +64,7 @@ def train(
     """
     population = Population(plan, len(task.splits.train))
     chosen = server or fedavg(momentum=0.9)
-    setup = _Setup(task, population, aggregate, Streams(entropy), chosen)
+    setup = _Setup(task, population, aggregate, Streams.of(entropy), chosen)
     _checks.integer("every", every, 1)
     with ExitStack() as stack, _one_thread():
         place = Folder(Path(folder or stack.enter_context(TemporaryDirectory())))
