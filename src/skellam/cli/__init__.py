@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skellam.cli import account, cite, keys, plan, report, train, verify
+from skellam.cli import account, cite, keys, plan, query, report, train, verify
 from skellam.cli.failures import Verbs
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.command("plan")(plan.plan)
 app.command("account")(account.account)
+app.command("query")(query.query)
 app.command("train")(train.train)
 app.command("report")(report.report)
 app.command("verify")(verify.verify)

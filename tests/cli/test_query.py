@@ -1,0 +1,83 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from skellam.accounting.ledger import Ledger
+from skellam.cli import app
+
+HOURS = {f"user-{i}": (i % 10, "cat" if i % 4 else "dog") for i in range(300)}
+TARGETS = ["--user=who", "--epsilon=4", "--delta=1e-6"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "hours.csv"
+    lines = [f"{who},{hours},{pet}" for who, (hours, pet) in HOURS.items()]
+    path.write_text("\n".join(["who,hours,pet", *lines, ""]))
+    return path
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["query", *map(str, words)])
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "truth"),
+    [
+        ("count", [], [300]),
+        ("sum", ["--column=hours", "--low=0", "--high=10"], [1350]),
+        ("mean", ["--column=hours", "--low=0", "--high=10"], [4.5]),
+        ("histogram", ["--column=hours", "--edges=0,5,10"], [150, 150]),
+        ("quantiles", ["--column=hours", "--edges=0,2,4,6,8,10", "--at=0.5"], [4.5]),
+        ("frequencies", ["--column=pet", "--categories=cat,dog,fish"], [225, 75, 0]),
+    ],
+)
+def test_an_answer_has_an_interval_around_the_truth(file, job, options, truth):
+    """Intervals of 1 - 1e-9 each: a false alarm in 10^8 runs."""
+    shown = run(job, file, *TARGETS, *options, "--confidence=0.999999999", "--json")
+    assert shown.exit_code == 0, shown.output
+    record = json.loads(shown.output)
+    for line, value in zip(record["answer"], truth, strict=True):
+        assert line["low"] <= value <= line["high"]
+    assert record["guarantee"]["epsilon"] <= 4
+
+
+def test_parquet_is_read_like_csv(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = tmp_path / "hours.parquet"
+    hours = [hours for hours, _ in HOURS.values()]
+    parquet.write_table(pa.table({"who": list(HOURS), "hours": hours}), path)
+    shown = run("mean", path, *TARGETS, "--column=hours", "--low=0", "--high=10")
+    assert shown.exit_code == 0, shown.output
+    assert "DP for one user" in shown.output
+
+
+def test_a_ledger_pays_for_the_answer_or_nothing_is_answered(file, tmp_path):
+    book = tmp_path / "book"
+    Ledger.create(book, epsilon=5, delta=1e-6).close()
+    words = ("count", file, *TARGETS, "--ledger", book)
+    assert run(*words).exit_code == 0
+    refused = run(*words)
+    assert refused.exit_code == 3
+    assert len(Ledger.verify(book).spends) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        (["mean", "--column=hours"], "--low"),
+        (["histogram", "--column=hours"], "--edges"),
+        (["histogram", "--column=hours", "--edges=0,x"], "--edges"),
+        (["frequencies", "--column=pet"], "--categories"),
+        (["sum", "--column=pet", "--low=0", "--high=1"], "no number"),
+        (["sum", "--column=nothing", "--low=0", "--high=1"], "nothing"),
+    ],
+)
+def test_a_question_that_lacks_something_is_refused_with_what_it_lacks(file, words, way_out):
+    job, *options = words
+    shown = run(job, file, *TARGETS, *options)
+    assert shown.exit_code == 1
+    assert way_out in shown.stderr
