@@ -4,6 +4,7 @@ All seeded. The error of d coordinates of nearly normal noise has a mean square 
 than six of its standard errors, 6 sqrt(2/d), with probability below 2e-9.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -55,11 +56,12 @@ def test_the_variance_of_the_decoded_sum_is_the_plans(noise):
 
 
 @pytest.mark.parametrize("gone", [0, 3, 6])
-def test_dropouts_leave_at_least_the_planned_variance(gone):
-    made = plan(dropout=0.3).matched(0.7)
+@pytest.mark.parametrize("noise", ["skellam", "distributed-discrete-gaussian"])
+def test_dropouts_leave_at_least_the_planned_variance(noise, gone):
+    made = plan(noise=noise, dropout=0.3).matched(0.7)
     codec = made.codec(public_seed=bytes(32), shares=20)
     x = updates(20)[gone:]
-    entropy = seeded("dropout", gone)
+    entropy = seeded("dropout", noise, gone)
     square = np.mean(
         (codec.decode(codec.add(codec.encode(v, entropy=entropy) for v in x)) - x.sum(axis=0)) ** 2
     )
@@ -113,6 +115,30 @@ def test_a_sketch_costs_what_the_plan_predicts(ratio):
         )
         squares.append(np.mean((total.values / 100 - x) ** 2))
     assert 0.9 * made.error.total <= np.mean(squares) <= 1.03 * made.error.total
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ratio", "most_bits"), [(1.0, 2.0), (0.3, 0.25)])
+def test_a_million_parameters_travel_in_few_bits_each(ratio, most_bits):
+    """All clients alike, three seeds: the mean error is within five per cent of the formula.
+
+    Its sampling part is a sum over 2**20 coordinates or the ten thousands that are kept, so its
+    relative deviation is below one per cent.
+    """
+    d = 1 << 20
+    whole = plan(dimension=d, cohort=100, bits=12, mean_norm_ratio=ratio).with_noise(0.8)
+    made = dataclasses.replace(whole, compression="auto").matched(whole.effective_multiplier)
+    assert 8 * made.bytes_per_client / d <= most_bits
+    assert made.error.total <= 1.12 * whole.error.total
+    common = np.random.default_rng(3).normal(size=d).astype(np.float32)
+    x = (3.0 * ratio / np.linalg.norm(common)) * common
+    squares = []
+    for i in range(3):
+        total = sum_in_the_clear(
+            made, [x] * 100, shares=100, public_seed=bytes([i] * 32), entropy=seeded(ratio, i)
+        )
+        squares.append(np.mean((total.values / 100 - x) ** 2))
+    assert 0.9 * made.error.total <= np.mean(squares) <= 1.05 * made.error.total
 
 
 def test_central_noise_comes_once():

@@ -2,7 +2,7 @@
 
 Domination survives Poisson sampling, composition and post-processing, so every tight tool for the
 Gaussian applies. Slack is not amplified by sampling here: that is safe, and it is tiny. What the
-sampler of the noise costs is not in these curves: `sampler` gives it.
+sampler of the noise costs is not in these curves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skellam.accounting.mechanisms import (
     rate_of,
 )
 from skellam.accounting.pld import Pld, gaussian_interval, gaussian_pld, symmetrised
-from skellam.accounting.slack import NO_SLACK, Slack, sampler_by_atoms
+from skellam.accounting.slack import NO_SLACK, Slack, slack_by_atoms
 from skellam.errors import CertificateError
 
 
@@ -38,27 +38,34 @@ def dominating(noise: Noise) -> GdpCurve:
             return GdpCurve(eta, Slack(rare=rare))
 
 
-def sampler(noise: Noise) -> tuple[Slack, Slack]:
-    """Return two valid ways to charge for the sampler of one release's noise."""
+def sampler_by_distance(noise: Noise) -> Slack:
+    """Return what the sampler of one release's noise costs by its total variation."""
     if isinstance(noise, Joint):
-        distances, atoms = zip(*map(sampler, noise.parts), strict=True)
-        return sum(distances, NO_SLACK), sum(atoms, NO_SLACK)
-    by_distance = Slack(distance=noise.sampler_distance)
+        return sum(map(sampler_by_distance, noise.parts), NO_SLACK)
+    return Slack(distance=noise.sampler_distance)
+
+
+def sampler_by_atoms(noise: Noise) -> Slack:
+    """Return what it costs by its largest error at any integer, where that is known.
+
+    Better than its distance where epsilon is large, but it takes the law's whole table.
+    """
+    if isinstance(noise, Joint):
+        return sum(map(sampler_by_atoms, noise.parts), NO_SLACK)
     if isinstance(noise, Gaussian | DiscreteLaplace | Laplace) or not noise.atom_error:
-        return by_distance, by_distance
+        return sampler_by_distance(noise)
     largest = noise.largest if isinstance(noise, RoundedSkellam) else None
     try:
         law = law_of_noise(noise)
     except CertificateError:  # no table is that wide; the distance does not need one
-        return by_distance, by_distance
-    by_atoms = sampler_by_atoms(
+        return sampler_by_distance(noise)
+    return slack_by_atoms(
         law,
         dimension=noise.dimension,
         shift=min(noise.l2, largest or noise.l2),
         distance=noise.sampler_distance,
         atom_error=noise.atom_error,
     )
-    return by_distance, by_atoms
 
 
 def pure_epsilon(noise: DiscreteLaplace | Laplace) -> float:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skellam import _checks
-from skellam.accounting.domination import dominating, sampler
+from skellam.accounting.domination import dominating, sampler_by_distance
 from skellam.accounting.lossgrid import LossGrid
 from skellam.accounting.mechanisms import (
     Adjacency,
@@ -56,7 +56,7 @@ def to_event(mechanism: Mechanism, *, rounds: int = 1) -> Event:
             event = dp_accounting.SampledWithoutReplacementDpEvent(population, cohort, event)
         case _:
             pass
-    slack = curve.slack + sampler(noise_of(mechanism))[0]
+    slack = curve.slack + sampler_by_distance(noise_of(mechanism))
     return Event(dp_accounting.SelfComposedDpEvent(event, n), slack * n)
 
 

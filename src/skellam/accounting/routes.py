@@ -19,11 +19,13 @@ from skellam.accounting.domination import (
     dominating,
     dominating_interval,
     dominating_pld,
-    sampler,
+    sampler_by_atoms,
+    sampler_by_distance,
 )
 from skellam.accounting.losses import has_own_pld, pld, pld_interval
 from skellam.accounting.mechanisms import (
     Mechanism,
+    Noise,
     noise_of,
     rate_of,
 )
@@ -34,6 +36,8 @@ from skellam.errors import CertificateError, DomainError
 Release: TypeAlias = tuple[Mechanism, int]
 Method: TypeAlias = Literal["best", "gdp", "rdp", "pld", "paper"]
 Composed: TypeAlias = GdpCurve | RdpCurve | Pld
+_NEGLIGIBLE = 1e-6
+"""The part of delta below which the sampler's distance needs no better treatment."""
 _Route: TypeAlias = Callable[[Sequence[Release]], Composed | None]
 
 
@@ -56,7 +60,13 @@ def composed_epsilon(
 ) -> float:
     """Return an upper bound on epsilon of all ``releases`` (mechanism, rounds) together."""
     _checks.open_unit("delta", delta)
-    return min(curve.epsilon(delta) for curve in curves(releases, method=method))
+    checked = _checked(releases)
+    ideal, charge = _ideal_curves(checked, method), _charge(checked, sampler_by_distance)
+    least = min(_charged(curve, charge).epsilon(delta) for curve in ideal)
+    if charge.charge(least) <= _NEGLIGIBLE * delta:
+        return least
+    charge = _charge(checked, sampler_by_atoms)
+    return min(least, *(_charged(curve, charge).epsilon(delta) for curve in ideal))
 
 
 def composed_delta(
@@ -72,25 +82,33 @@ def curves(releases: Iterable[Release], *, method: Method = "best") -> list[Comp
 
     Each comes twice, with either way to charge for the sampler.
     """
-    checked, found, refusals = _checked(releases), list[Composed](), list[str]()
+    checked = _checked(releases)
+    charges = {_charge(checked, way) for way in (sampler_by_distance, sampler_by_atoms)}
+    return [_charged(curve, x) for curve in _ideal_curves(checked, method) for x in charges]
+
+
+def _ideal_curves(releases: Sequence[Release], method: Method) -> list[Composed]:
+    found, refusals = list[Composed](), list[str]()
     for route in _routes(method):
         try:
-            curve = route(checked)
+            curve = route(releases)
         except CertificateError as error:
             refusals.append(str(error))
         else:
             found += [] if curve is None else [curve]
     if not found:
-        kinds = sorted({type(noise_of(mechanism)).__name__ for mechanism, _ in checked})
+        kinds = sorted({type(noise_of(mechanism)).__name__ for mechanism, _ in releases})
         reasons = "; ".join(dict.fromkeys(refusals)) or "use another method"
         raise CertificateError(f"method {method!r} has no bound for {', '.join(kinds)}: {reasons}")
-    charges = {_sampler(checked, way) for way in (0, 1)}
-    return [replace(curve, slack=curve.slack + charge) for curve in found for charge in charges]
+    return found
 
 
-def _sampler(releases: Sequence[Release], way: int) -> Slack:
-    parts = (sampler(noise_of(mechanism))[way] * rounds for mechanism, rounds in releases)
-    return reduce(add, parts)
+def _charge(releases: Sequence[Release], way: Callable[[Noise], Slack]) -> Slack:
+    return reduce(add, (way(noise_of(mechanism)) * rounds for mechanism, rounds in releases))
+
+
+def _charged(curve: Composed, charge: Slack) -> Composed:
+    return replace(curve, slack=curve.slack + charge)
 
 
 def _routes(method: Method) -> list[_Route]:

@@ -66,7 +66,7 @@ NO_SLACK = Slack()
 _STRETCH = 1e-8
 
 
-def sampler_by_atoms(
+def slack_by_atoms(
     law: Law, *, dimension: int, shift: float, distance: float, atom_error: float
 ) -> Slack:
     """Return what a sampler costs without the factor e^epsilon of its distance (lemma 2).

@@ -22,6 +22,7 @@ _PlanT = TypeVar("_PlanT", bound="Plan")
 TAIL_SHARE = 3e-4
 """Part of delta that uncertified tails may take."""
 _LOWEST, _HIGHEST = 1e-3, 1e6
+_TOLERANCE = 2e-6
 TAIL = 1e-17
 """The tail where no delta is known."""
 
@@ -140,6 +141,7 @@ def _solved(
                 target,
                 guess=guess,
                 largest=_HIGHEST,
+                tolerance=_TOLERANCE,
             )
         except CertificateError:  # this route cannot be proven here; the next one may
             continue

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from skellam.accounting import conversion
 from skellam.accounting.curves import ORDERS, GdpCurve, RdpCurve
 from skellam.accounting.divergences import dominating_rdp
-from skellam.accounting.domination import dominating, sampler
+from skellam.accounting.domination import dominating, sampler_by_atoms, sampler_by_distance
 from skellam.accounting.mechanisms import (
     Mechanism,
     Sampled,
@@ -106,8 +106,8 @@ def _gaussian(mechanism: Mechanism) -> GdpCurve:
 
 def _bearable(certified: Slack, rounds: Rounds, epsilon: float, delta: float) -> bool:
     """Return whether what the curves leave out fits into what was set aside for it."""
-    for way in (0, 1):
-        parts = (sampler(noise_of(mechanism))[way] * n for mechanism, n in rounds.items())
+    for way in (sampler_by_distance, sampler_by_atoms):
+        parts = (way(noise_of(mechanism)) * n for mechanism, n in rounds.items())
         slack = reduce(add, parts, certified)
         if (
             slack.charge(epsilon) <= _SLACK_SHARE * delta
