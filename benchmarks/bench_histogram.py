@@ -84,7 +84,7 @@ def error() -> None:
 
 
 def binary() -> None:
-    """The paper's comparison: binary queries of 10,000 users, central deviation 50."""
+    """Repeat the paper's comparison: binary queries of 10,000 users, central deviation 50."""
     report = Report(
         f"{CLIENTS:,} users, a binary query, deviation 50; ratio: our epsilon / Gaussian's",
         "noise",
