@@ -120,14 +120,14 @@ def test_a_fleet_survives_two_kills_and_its_sums_are_exact(tmp_path):
         running = fleet.start("server: run")
         try:
             wait_until(
-                lambda: "share" in fleet.stages(DIES_BEFORE_MASKING), seconds=120, what="sharing"
+                lambda: "share" in fleet.stages(DIES_BEFORE_MASKING), seconds=200, what="sharing"
             )
             fleet.kill(DIES_BEFORE_MASKING)
             wait_until(
-                lambda: "agree" in fleet.stages(DIES_AFTER_MASKING), seconds=150, what="masking"
+                lambda: "agree" in fleet.stages(DIES_AFTER_MASKING), seconds=250, what="masking"
             )
             fleet.kill(DIES_AFTER_MASKING)
-            assert running.wait(300) == 0
+            assert running.wait(400) == 0
             wait_until((tmp_path / "sums.npz").exists, seconds=5, what="the sums")
         except BaseException:
             print(fleet.logs())

@@ -47,7 +47,7 @@ class Server:
         """Return the replies to ``data``, one for all or by node."""
         nodes = self.grid.get_node_ids()
         data = data if isinstance(data, dict) else dict.fromkeys(nodes, data)
-        contents = {node: letter(d, self.invitation.round_id) for node, d in data.items()}
+        contents = {node: letter(d, self.protocol()) for node, d in data.items()}
         return self.send(f"query.skellam_{stage}", contents)
 
     def send(self, kind, contents):
@@ -56,7 +56,7 @@ class Server:
         return dict(zip(contents, replies, strict=True))
 
     def data(self, replies):
-        return [opened(reply.content, self.invitation.round_id) for reply in replies.values()]
+        return [opened(reply.content, self.protocol()) for reply in replies.values()]
 
     def to_masks(self):
         """Run honestly until the masked vectors are in; return the next phase and its letter."""

@@ -106,7 +106,7 @@ class _Client:
             history=History(), entropy=self._protocol_entropy(node)
         )
         Memory(invitation, model, phase.to_bytes(), update).store(context)
-        return Message(letter(sent, this.round_id), reply_to=message)
+        return Message(letter(sent, this), reply_to=message)
 
     def share(self, message: Message, context: Context) -> Message:
         """Verify who takes part, and deal shares to them."""
@@ -116,7 +116,7 @@ class _Client:
             following, sent = phase.step(data, entropy=self._protocol_entropy(node))
             node.limits.require_company(following.participants)
             memory.then(following.to_bytes(), keep_update=True).store(context)
-            return Message(letter(sent, memory.invitation.round_id), reply_to=message)
+            return Message(letter(sent, memory.protocol), reply_to=message)
 
     def mask(self, message: Message, context: Context) -> Message:
         """Encode with the noise of those who were counted, mask, pay, and only then send."""
@@ -144,7 +144,7 @@ class _Client:
             phase = client.Agree.from_bytes(memory.phase, node.party(memory.protocol))
             following, sent = phase.step(data)
             memory.then(following.to_bytes()).store(context)
-            return Message(letter(sent, memory.invitation.round_id), reply_to=message)
+            return Message(letter(sent, memory.protocol), reply_to=message)
 
     def unmask(self, message: Message, context: Context) -> Message:
         """Open the shares that the survivors' sum needs; nothing is left in the state."""
@@ -152,16 +152,15 @@ class _Client:
             memory, node, data = self._resume("unmask", message, context)
             phase = client.Unmask.from_bytes(memory.phase, node.party(memory.protocol))
             _, sent = phase.step(data)
-            return Message(letter(sent, memory.invitation.round_id), reply_to=message)
+            return Message(letter(sent, memory.protocol), reply_to=message)
 
     def _node(self, context: Context) -> Node:
         return node_of(context, self.simulated)
 
     def _resume(self, stage: str, message: Message, context: Context) -> tuple[Memory, Node, bytes]:
         memory, node = Memory.take(context), self._node(context)
-        round_id = memory.invitation.round_id
-        data = opened(message.content, round_id)
-        node.enter(round_id, stage)
+        data = opened(message.content, memory.protocol)
+        node.enter(memory.invitation.round_id, stage)
         return memory, node, data
 
     def _protocol_entropy(self, node: Node) -> Entropy:
@@ -237,10 +236,10 @@ def _only_our_errors(stage: str, context: Context) -> Iterator[None]:
     """Let skellam's errors through, replace all others, and leave no state behind either."""
     try:
         yield
-    except (DataError, LedgerError) as error:
+    except (DataError, LedgerError, OSError) as error:
         wipe(context)
         _log.error("stage %s: %s", stage, error)
-        raise type(error)("this node's own files cannot be used; its log says why") from None
+        raise DataError("this node's own files cannot be used; its log says why") from None
     except SkellamError as error:
         wipe(context)
         raise type(error)(str(error)) from None

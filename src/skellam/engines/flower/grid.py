@@ -18,6 +18,7 @@ from skellam.codec.layout import Layout
 from skellam.engines.flower.cohort import invited
 from skellam.engines.flower.invitation import Invitation, Update, model_digest
 from skellam.engines.flower.letters import model_of, record_of
+from skellam.engines.flower.room import has_room
 from skellam.engines.flower.rounds import SecureRound, Sum
 from skellam.engines.flower.strategies import require_mean_based
 from skellam.entropy import Entropy, random_bytes
@@ -172,9 +173,8 @@ class SecureGrid(Grid):
 
     def _require_budget(self) -> None:
         """Raise `BudgetError` before anybody trains for a round that may not be released."""
-        account, mechanism = self._ledger.account, self._plan.mechanism
-        rounds = {**account.rounds, mechanism: account.rounds.get(mechanism, 0) + 1}
-        if not account.terms.admit(rounds):
+        account = self._ledger.account
+        if not has_room(account, self._plan.mechanism):
             raise BudgetError(
                 f"another round would exceed the budget of epsilon {account.terms.epsilon:g} at "
                 f"delta {account.terms.delta:g}; the run ends here"

@@ -38,12 +38,12 @@ def enter(path: Path, round_id: bytes, stage: str) -> None:
 def require_room(path: Path, limits: Limits, mechanism: Noise) -> None:
     """Raise `BudgetError` unless one more round by ``mechanism`` is within the limits."""
     from skellam.accounting.ledger import Account, Ledger
+    from skellam.engines.flower.room import has_room
 
     account = Ledger.verify(path) if path.exists() else Account(limits.terms)
     _require_same_terms(account, limits)
     limits.require_turn(len(account.spends))
-    rounds = {**account.rounds, mechanism: account.rounds.get(mechanism, 0) + 1}
-    if not account.terms.admit(rounds):
+    if not has_room(account, mechanism):
         raise _exhausted(limits)
 
 

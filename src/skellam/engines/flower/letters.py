@@ -18,15 +18,15 @@ from skellam.vectors import residue_dtype
 _VECTOR = "skellam.vector"
 
 
-def letter(data: bytes, round_id: bytes) -> RecordDict:
+def letter(data: bytes, this: Round) -> RecordDict:
     """Return the content that carries ``data``."""
-    return RecordDict({RECORD: ConfigRecord({"round": round_id, "data": data})})
+    return RecordDict({RECORD: ConfigRecord({"round": this.round_id, "data": data})})
 
 
-def opened(content: RecordDict, round_id: bytes) -> bytes:
+def opened(content: RecordDict, this: Round) -> bytes:
     """Return the bytes that a letter of this round carries, or raise `MessageError`."""
     record = content.get(RECORD)
-    if isinstance(record, ConfigRecord) and record.get("round") == round_id:
+    if isinstance(record, ConfigRecord) and record.get("round") == this.round_id:
         data = record.get("data")
         if isinstance(data, bytes):
             return data
@@ -38,14 +38,14 @@ def masked_letter(data: bytes, this: Round) -> RecordDict:
     masked = Masked.decode(data)
     values = np.frombuffer(masked.vector, dtype=_little(this))
     packed = np.frombuffer(wire.pack(values, this.bits), dtype=np.uint8)
-    content = letter(masked.receipt, this.round_id)
+    content = letter(masked.receipt, this)
     content[_VECTOR] = ArrayRecord({"packed": Array(packed)})
     return content
 
 
 def opened_masked(content: RecordDict, this: Round) -> bytes:
     """Return the message that `masked_letter` took apart."""
-    receipt = opened(content, this.round_id)
+    receipt = opened(content, this)
     try:
         packed = arrays_of(content, _VECTOR)["packed"].tobytes()
         values = wire.unpack(packed, this.length, this.bits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from flwr.app import RecordDict
@@ -19,6 +20,8 @@ from skellam.secagg import Outcome, Roster, Round, Setting
 from skellam.secagg.messages import Advertisement, Roll
 from skellam.secagg.server import Enrol
 from skellam.vectors import Reals
+
+_Read: TypeAlias = Callable[[RecordDict, Round], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class SecureRound:
         nodes = _nodes_by_number(roll, adverts)
         relayed = self._ask("share", dict.fromkeys(nodes.values(), roll))
         gather, boxes = relay.step(relayed.values())
-        masked = self._ask("mask", {nodes[n]: box for n, box in boxes.items()}, _masked)
+        boxed = {nodes[number]: box for number, box in boxes.items()}
+        masked = self._ask("mask", boxed, opened_masked)
         confirm, survivors = gather.step(masked.values())
         agreements = self._ask("agree", dict.fromkeys(masked, survivors))
         unlock, agreed = confirm.step(agreements.values())
@@ -78,20 +82,20 @@ class SecureRound:
         }
         group = str(self.invitation.number)
         answers = exchange(self.grid, invited, "train", group=group, timeout=self.train_timeout)
-        return _readable(answers, self.protocol, _plain)
+        return _readable(answers, self.protocol, opened)
 
     def _ask(
-        self, stage: str, letters: Mapping[int, bytes], read: _Read | None = None
+        self, stage: str, letters: Mapping[int, bytes], read: _Read = opened
     ) -> dict[int, bytes]:
         this = self.protocol
         answers = exchange(
             self.grid,
-            {node: letter(data, this.round_id) for node, data in letters.items()},
+            {node: letter(data, this) for node, data in letters.items()},
             f"query.skellam_{stage}",
             group=str(self.invitation.number),
             timeout=self.stage_timeout,
         )
-        return _readable(answers, this, read or _plain)
+        return _readable(answers, this, read)
 
     def _decoded(self, outcome: Outcome, members: tuple[int, ...]) -> Sum:
         codec: Codec = self.invitation.codec(self.model, np.array(members, dtype=np.uint64))
@@ -101,16 +105,6 @@ class SecureRound:
         if revealed:
             total = codec.remove(total, revealed)
         return Sum(codec.decode(total), members, outcome.survivors, codec.wrap(total))
-
-
-_Read = Callable[[RecordDict, Round], bytes]
-
-
-def _plain(content: RecordDict, this: Round) -> bytes:
-    return opened(content, this.round_id)
-
-
-_masked = opened_masked
 
 
 def _readable(answers: Mapping[int, RecordDict], this: Round, read: _Read) -> dict[int, bytes]:
