@@ -108,9 +108,24 @@ def test_what_is_sent_keeps_to_the_stated_sensitivity(x):
     assert values.tolist() == (x if within else [0] * 5)
 
 
-def test_floats_and_wrong_lengths_are_refused():
+def test_floats_pass_where_they_are_whole():
+    codec = codec_of()
+    x = np.array([1.0, 0, -1, 0, 0], dtype=np.float32)
+    assert codec.decode(codec.encode(x, entropy=SystemEntropy())).values.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("bad", [0.5, np.nan, np.inf])
+def test_floats_that_are_not_whole_are_refused(bad):
+    codec, x = codec_of(), np.array([bad, 0, 0, 0, 0])
+    with pytest.raises(DomainError, match="not whole"):
+        codec.encode(x, entropy=SystemEntropy())
+    sent = codec.encode_or_zeros(x, entropy=SystemEntropy())
+    assert not codec.decode(sent).values.any()
+
+
+def test_strings_and_wrong_lengths_are_refused():
     with pytest.raises(KindError, match="whole numbers"):
-        codec_of().encode(np.zeros(5), entropy=SystemEntropy())
+        codec_of().encode(np.array(["a"] * 5), entropy=SystemEntropy())
     with pytest.raises(ShapeError, match="5 numbers"):
         codec_of().encode(np.zeros(4, dtype=int), entropy=SystemEntropy())
 

@@ -14,23 +14,25 @@ from skellam.codec.rotation import CHUNK
 from skellam.codec.spec import Whole
 from skellam.errors import KindError
 
-WholeVector = NDArray[np.integer[Any]]
+Numbers = NDArray[np.integer[Any] | np.floating[Any]]
 
 
-def whole_vector(x: Tensors) -> WholeVector:
-    """Return ``x`` as one vector of whole numbers."""
+def whole_vector(x: Tensors) -> Numbers:
+    """Return ``x`` as one vector; floats may pass if `excess` finds that they are whole."""
     values = np.asarray(x)
-    if values.dtype.kind not in "iu":
+    if values.dtype.kind not in "iuf":
         raise KindError(f"x must be an array of whole numbers, got {values.dtype}")
     return values.reshape(-1)
 
 
-def excess(x: WholeVector, bounds: Whole, clip: float) -> str | None:
+def excess(x: Numbers, bounds: Whole, clip: float) -> str | None:
     """Return in words which bound ``x`` breaks, if any.
 
     Magnitudes are compared before they are added, so that no sum overflows. Squares are added as
     floats, which `whole_norm` allows for.
     """
+    if x.dtype.kind == "f" and not (np.isfinite(x) & (np.rint(x) == x)).all():
+        return "entries that are not whole"
     peak = max(int(x.max()), -int(x.min()))
     if peak > bounds.largest:
         return f"an entry of {peak}, beyond {bounds.largest}"
@@ -43,7 +45,7 @@ def excess(x: WholeVector, bounds: Whole, clip: float) -> str | None:
     return None
 
 
-def chunks(x: WholeVector) -> Iterator[NDArray[np.signedinteger[Any]]]:
+def chunks(x: Numbers) -> Iterator[NDArray[np.signedinteger[Any]]]:
     """Yield ``x``, within its bounds, in chunks of int32."""
     for start in range(0, len(x), CHUNK):
         yield x[start : start + CHUNK].astype(np.int32, copy=False)
