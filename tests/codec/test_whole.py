@@ -140,3 +140,15 @@ def test_whole_numbers_are_neither_scaled_nor_padded_nor_left_out(changes):
 def test_bounds_must_be_consistent(largest, l1):
     with pytest.raises(DomainError):
         Whole(largest, l1)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16])
+def test_the_least_number_of_a_narrow_type_counts_with_its_magnitude(kind):
+    least = np.iinfo(kind).min  # whose magnitude the type itself does not hold
+    codec = codec_of(bits=24, clip=1e6, rounding=Whole(largest=1 << 16, l1=1 << 17))
+    with pytest.raises(DomainError, match="L1 norm"):
+        codec_of(clip=1e6, rounding=Whole(largest=-least, l1=-4 * least)).encode(
+            np.full(5, least, dtype=kind), entropy=SystemEntropy()
+        )
+    one = np.array([least, 0, 0, 0, 0], dtype=kind)
+    assert codec.decode(codec.encode(one, entropy=SystemEntropy())).values[0] == least

@@ -28,15 +28,15 @@ def whole_vector(x: Tensors) -> Numbers:
 def excess(x: Numbers, bounds: Whole, clip: float) -> str | None:
     """Return in words which bound ``x`` breaks, if any.
 
-    Magnitudes are compared before they are added, so that no sum overflows. Squares are added as
-    floats, which `whole_norm` allows for.
+    Magnitudes are compared before they are added, so that no sum overflows, and taken in 64 bits:
+    int8 has no 128. Squares are added as floats, which `whole_norm` allows for.
     """
     if x.dtype.kind == "f" and not (np.isfinite(x) & (np.rint(x) == x)).all():
         return "entries that are not whole"
     peak = max(int(x.max()), -int(x.min()))
     if peak > bounds.largest:
         return f"an entry of {peak}, beyond {bounds.largest}"
-    l1 = int(np.abs(x).sum(dtype=np.int64))
+    l1 = int(np.abs(x, dtype=np.int64).sum())
     if l1 > bounds.l1:
         return f"an L1 norm of {l1}, beyond {bounds.l1}"
     square = whole_norm(clip) ** 2
