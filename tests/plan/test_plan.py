@@ -52,6 +52,25 @@ def test_every_cohort_carries_the_planned_variance_whatever_its_size():
         assert noise.variance == plan.variance
 
 
+@pytest.mark.parametrize("shares", [5, 70, 100, 130])
+def test_thin_discrete_gaussian_shares_protect_cohorts_of_every_size(shares):
+    plan = Plan(
+        dimension=4,
+        clip=1.0,
+        cohort=100,
+        population=10_000,
+        rounds=1,
+        noise="distributed-discrete-gaussian",
+        rounding="whole",
+        l1=1,
+        largest=1.0,
+    ).calibrated(epsilon=8, delta=1e-5)
+    sigma = plan.spec(shares=shares).noise.sigma
+    really = sk.accounting.DistributedDiscreteGaussian(sigma, shares, 1.0, 1.0, 4)
+    stated = plan.privacy(audience="server").epsilon
+    assert sk.accounting.epsilon(really, delta=1e-5) <= stated * (1 + 1e-9)
+
+
 def test_dropouts_and_colluders_are_paid_for_by_the_others():
     plan = small(dropout=0.3, colluding=0.2).with_noise(1.0)
     noise = plan.spec(shares=10).noise

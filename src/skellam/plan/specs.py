@@ -84,7 +84,10 @@ def _noise(
         case Noise.CENTRAL_SKELLAM:
             return codec.CentralSkellam(total)
         case Noise.DISCRETE_GAUSSIAN:
-            return codec.DiscreteGaussianShares(math.sqrt(total / shares))
+            # Shares thinner than planned would lose variance: the lattice swallows them. More of
+            # the planned ones are noise on top of what is accounted.
+            planned = guaranteed * cohorts.surplus(plan, plan.invited) / plan.invited
+            return codec.DiscreteGaussianShares(math.sqrt(max(total / shares, planned)))
         case Noise.CENTRAL_DISCRETE_GAUSSIAN:
             return codec.CentralDiscreteGaussian(math.sqrt(total))
         case Noise.NONE:
