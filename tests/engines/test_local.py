@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import skellam as sk
-from skellam.engines.local import Round, clear, plain, secure
+from skellam.engines.local import Round, clear, plain, secure, sum_in_the_clear
 from skellam.errors import ShapeError, ThresholdError
 from skellam.plan import Plan
 
@@ -124,3 +124,12 @@ def test_the_public_seed_depends_on_cohort_model_plan_and_round():
 def test_a_round_needs_a_digest():
     with pytest.raises(ShapeError, match="model"):
         this(model=b"short")
+
+
+@pytest.mark.parametrize("count", [9, 11])
+def test_a_sum_of_more_or_fewer_updates_than_shares_of_noise_is_refused(count):
+    updates = (update(n) for n in range(count))
+    with pytest.raises(ShapeError, match=f"10 updates.*got {count}"):
+        sum_in_the_clear(
+            plan(), updates, shares=10, public_seed=bytes(32), entropy=sk.SystemEntropy()
+        )

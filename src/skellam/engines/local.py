@@ -5,7 +5,7 @@ Both sum the same integers, so that with the same entropy they give the same sum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Protocol, TypeAlias
@@ -16,7 +16,7 @@ from skellam import _checks, secagg
 from skellam.codec import Codec, GaussianBaseline, WrapEstimate, public_seed
 from skellam.codec.layout import Tensors, flatten
 from skellam.entropy import SEED_BYTES, Entropy, random_bytes
-from skellam.errors import DomainError, InfeasibleError, ThresholdError
+from skellam.errors import DomainError, InfeasibleError, ShapeError, ThresholdError
 from skellam.plan import Noise, Plan, Tolerance
 from skellam.vectors import Reals, Residues
 
@@ -163,7 +163,16 @@ def sum_in_the_clear(
     if plan.noise.continuous:
         return _gaussian_sum(plan, vectors, entropy=entropy)
     codec = plan.codec(public_seed=public_seed, shares=shares)
-    total = codec.add(codec.encode_or_zeros(x, entropy=entropy) for x in vectors)
+    sent = 0
+
+    def messages() -> Iterator[Residues]:
+        nonlocal sent
+        for sent, x in enumerate(vectors, start=1):  # noqa: B007  (counted for the check below)
+            yield codec.encode_or_zeros(x, entropy=entropy)
+
+    total = codec.add(messages())
+    if sent != shares:
+        raise ShapeError(f"there must be {shares} updates, one for each share, got {sent}")
     return codec.decode(with_central_noise(plan, codec, total, entropy=entropy))
 
 
