@@ -219,6 +219,29 @@ def test_a_run_is_not_started_twice_in_one_folder(tmp_path):
     assert len(again.records) == 5
 
 
+class CutOffError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("server", [fl.fedavg(momentum=0.9), fl.adam(rate=0.1)])
+@pytest.mark.parametrize("aggregate", [fl.clear(dropout=0.1), fl.secure(dropout=0.1), fl.plain()])
+def test_a_run_that_was_cut_off_ends_like_one_that_was_not(tmp_path, server, aggregate):
+    def cut_off(record):
+        if record.round in (1, 2):
+            raise CutOffError
+
+    options = {"server": server, "aggregate": aggregate}
+    whole = run(folder=tmp_path / "whole", **options)
+    for _ in range(2):
+        with pytest.raises(CutOffError):
+            run(folder=tmp_path / "cut", resume=True, watch=cut_off, **options)
+    rest = run(folder=tmp_path / "cut", resume=True, **options)
+    assert np.array_equal(rest.model, whole.model)
+    assert rest.records == whole.records
+    for name in ("history.jsonl", "run.json", "operator.jsonl"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -8,8 +8,8 @@ noise is drawn anew, and both releases count, for the first may have been seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import isfinite
@@ -19,7 +19,6 @@ from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import numpy as np
-import torch
 
 from skellam import _checks
 from skellam.accounting.ledger import Ledger
@@ -66,7 +65,7 @@ def train(
     chosen = server or fedavg(momentum=0.9)
     setup = _Setup(task, population, aggregate, Streams.of(entropy), chosen)
     _checks.integer("every", every, 1)
-    with ExitStack() as stack, _one_thread():
+    with ExitStack() as stack:
         place = Folder(Path(folder or stack.enter_context(TemporaryDirectory())))
         place.prepare(resume=resume)
         book = None
@@ -227,17 +226,6 @@ class _Loop:
             epsilon_server=held.server_mean.epsilon,
             epsilon_server_worst=held.server_worst.epsilon,
         )
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Hold torch to one thread: a client's batches are too small for more to help."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _finite(x: float) -> float | None:

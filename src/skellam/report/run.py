@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Self
 
 from skellam.accounting.audiences import Audiences
-from skellam.accounting.guarantee import Audience, Guarantee
 from skellam.accounting.ledger import Account, Ledger
 from skellam.accounting.ledger.chain import unseal
 from skellam.accounting.ledger.store import read as read_lines
 from skellam.errors import DataError
 from skellam.federated.history import Header, Record, read_records
+from skellam.federated.purse import guarantees
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +53,7 @@ class Run:
         """What holds for all that was released; none without a ledger of secret noise."""
         if self.book is None or self.header.replayable or not self.header.private:
             return None
-        plan, account = self.header.plan, self.book.account
-        rounds = account.rounds.get(plan.mechanism, 0)
-        if not rounds:
-            return None
-
-        def server(participations: int | None) -> Guarantee:
-            return plan.privacy(
-                audience=Audience.SERVER,
-                delta=account.terms.delta,
-                rounds=rounds,
-                participations=participations,
-            )
-
-        found = (account.guarantee(), server(None), server(rounds))
-        return Audiences(*(self._for_the_population(g) for g in found))
-
-    def _for_the_population(self, guarantee: Guarantee) -> Guarantee:
-        return replace(
-            guarantee,
-            assumptions=(*guarantee.assumptions, f"accounted for: {self.header.population}"),
-        )
+        return guarantees(self.book.account, self.header.plan, self.header.population)
 
 
 def read(folder: str | PathLike[str], *, ledger: str | PathLike[str] | None = None) -> Run:
