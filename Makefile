@@ -43,8 +43,8 @@ check: $(DEV) ## format, lint, types, architecture
 bench: $(DEV) ## measure against peers and limits, as ratios
 	@$(BIN)/python -m benchmarks
 
-figures: $(DEV) ## draw the paper's figures
-	@echo "the figures come with the experiments; none are recorded yet"
+figures: $(DEV) ## draw the paper's figures into out/figures (python -m experiments --full: whole grids)
+	@$(BIN)/python -m experiments
 
 docs: $(DEV) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
