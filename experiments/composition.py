@@ -1,0 +1,53 @@
+"""The paper's first figure: what many releases of a sensitivity-1 query cost, by accountant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from experiments.figure import Figure, Point, Spec
+
+from skellam import accounting
+from skellam.accounting import advanced
+
+
+def points(spec: Spec) -> Iterable[Point]:
+    """Yield epsilon over the number of releases, all noises with the same deviation."""
+    sigma, delta = spec["sigma"], spec["delta"]
+    scale = laplace_scale(sigma**2)
+    skellam = accounting.Skellam(variance=sigma**2, l2=1)
+    rows: list[tuple[str, accounting.Mechanism, accounting.Method]] = [
+        ("Gaussian (RDP)", accounting.Gaussian(sigma, 1.0), "rdp"),
+        ("discrete Gaussian (PLD)", accounting.DiscreteGaussian(sigma, 1), "pld"),
+        ("discrete Laplace (PLD)", accounting.DiscreteLaplace(scale, 1), "pld"),
+        ("Skellam (RDP, the paper's bound)", skellam, "paper"),
+        ("Skellam (PLD)", skellam, "pld"),
+        ("Skellam (GDP, here)", skellam, "gdp"),
+        ("Skellam (exact RDP, here)", skellam, "rdp"),
+    ]
+    for n in spec["rounds"]:
+        for name, mechanism, method in rows:
+            cost = accounting.epsilon(mechanism, rounds=n, delta=delta, method=method)
+            yield Point("composition", name, n, cost)
+        direct, _ = advanced.direct_skellam(sigma**2, 1, rounds=n, delta=delta)
+        laplace, _ = advanced.composed_laplace(scale, 1, rounds=n, delta=delta)
+        yield Point("composition", "Skellam (direct, advanced composition)", n, direct)
+        yield Point("composition", "discrete Laplace (advanced composition)", n, laplace)
+
+
+def laplace_scale(variance: float) -> float:
+    """Return t of the discrete Laplace law with this variance: 2p/(1-p)^2 with p = e^(-1/t)."""
+    p = (1 + variance - math.sqrt(1 + 2 * variance)) / variance
+    return -1 / math.log(p)
+
+
+FIGURE = Figure(
+    name="composition",
+    title="Sensitivity-1 queries under composition",
+    x="releases",
+    y="epsilon",
+    quick={"sigma": 10.0, "delta": 1e-6, "rounds": [1, 50, 100, 200, 400, 600, 800, 1000]},
+    full={"sigma": 10.0, "delta": 1e-6, "rounds": [1, *range(25, 2001, 25)]},
+    points=points,
+    highest={"composition": 60.0},
+)
