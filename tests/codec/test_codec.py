@@ -49,7 +49,7 @@ ADVERSARIES = {
 }
 
 
-def require_within_sensitivity(codec, x):
+def assert_within_sensitivity(codec, x):
     """What is rounded, and for conditional rounding what it is rounded to, keeps to the bounds."""
     stated = codec.sensitivity
     if isinstance(codec.spec.rounding, Conditional):
@@ -70,7 +70,7 @@ def require_within_sensitivity(codec, x):
 def test_no_input_exceeds_the_stated_sensitivity(name, rounding, changes):
     changes = {"scale": 5e11} | changes if "clip" in changes else changes
     codec = codec_of(rounding=rounding, bits=32, **changes)
-    require_within_sensitivity(codec, ADVERSARIES[name])
+    assert_within_sensitivity(codec, ADVERSARIES[name])
 
 
 @given(
@@ -86,7 +86,7 @@ def test_no_public_seed_exceeds_it_even_if_the_input_is_made_for_it(seed, roundi
     subset = np.arange(1024) if kept is None else codec._subset
     y = np.zeros(1024, dtype=np.float32)
     y[subset[place % len(subset)]] = 1
-    require_within_sensitivity(codec, codec._rotation.backward(y, 1.0, 1024))
+    assert_within_sensitivity(codec, codec._rotation.backward(y, 1.0, 1024))
 
 
 @pytest.mark.parametrize("rounding", [Unbiased(), Unbiased(200.0), PAPER])
