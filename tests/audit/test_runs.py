@@ -2,6 +2,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 import skellam as sk
 from oracles.sabotage import SABOTAGES
@@ -19,9 +20,9 @@ def in_memory(monkeypatch):
 
 
 def examine(trials, aggregate=None, **changes):
-    settings = {"dimension": 15, "clip": 1.0, "rounds": 2, "bits": 12, **changes}
+    settings = {"dimension": 12, "clip": 1.0, "rounds": 2, "bits": 12, **changes}
     return audit.training(
-        task(clients=6),
+        task(clients=6, model=lambda: nn.Linear(4, 3, bias=False)),
         sk.Plan(**settings).calibrated(epsilon=0.7, delta=0.1),
         trials=trials,
         confidence=0.999,
@@ -35,11 +36,11 @@ def examine(trials, aggregate=None, **changes):
 )
 def test_real_training_passes(sampling):
     """A sound run fails with probability 0.001 at most, over all seeds; these pass."""
-    found = examine(80, **sampling)
+    found = examine(160, **sampling)
     assert found.verdict is audit.Verdict.CONSISTENT
 
 
 @pytest.mark.parametrize("kind", SABOTAGES)
 def test_sabotaged_training_is_caught(kind):
-    found = examine(80, SABOTAGES[kind](2), sampling="all", cohort=6)
+    found = examine(160, SABOTAGES[kind](2), sampling="all", cohort=6)
     assert found.verdict is audit.Verdict.VIOLATED

@@ -14,6 +14,7 @@ from skellam.codec.layout import Tensors, flatten
 from skellam.engines import local
 from skellam.entropy import Entropy, SeededEntropy, random_bytes
 from skellam.plan import Plan
+from skellam.vectors import Residues, residue_dtype
 
 if TYPE_CHECKING:
     from skellam.federated import Task
@@ -32,9 +33,9 @@ def training(
     """Return what ``trials`` runs with a canary client and as many without say about ``plan``.
 
     The runs are real, cohorts and all; the canary is the first client, drawn like any other, and
-    sends a fixed direction instead of an update. The attacker sees every released sum and knows all
-    other clients' data, but neither the cohorts' coins for the canary nor the noise: the claim is
-    that against the public.
+    sends a vector as long as the clip instead of an update. The attacker sees every released sum
+    and knows all other clients' data, but neither the cohorts' coins for the canary nor the noise:
+    the claim is that against the public.
     """
     chosen = delta_of(plan, delta)
     claimed = plan.privacy(delta=chosen).epsilon
@@ -67,7 +68,6 @@ class _Attacker:
     def __init__(self, plan: Plan, aggregate: local.Aggregate, *, present: bool) -> None:
         self.score = 0.0
         self._aggregate = aggregate
-        self._vector = canary(plan)
         self._present = present
         self._rate = plan.cohort / plan.people
 
@@ -79,7 +79,7 @@ class _Attacker:
         *,
         entropy: local.EntropySource,
     ) -> local.Sum:
-        mine = sign(this.number) * self._vector
+        mine = sign(this.number) * _canary(plan, this)
         known = 0.0
 
         def sent(number: int) -> Tensors | None:
@@ -100,6 +100,20 @@ class _Attacker:
         drawn = math.log(self._rate) + ratio
         left_out = math.log1p(-self._rate) if self._rate < 1 else -math.inf
         self.score += float(np.logaddexp(drawn, left_out))
+
+
+def _canary(plan: Plan, this: local.Round) -> NDArray[np.float64]:
+    """Return a vector that this round's public rotation takes to the same place in every round.
+
+    So noise that is used again cancels, whatever the rotation.
+    """
+    if plan.noise.continuous:
+        return canary(plan)
+    codec = this.codec(plan)
+    bits = codec.spec.bits
+    flat = np.ones(codec.spec.length, dtype=residue_dtype(bits))
+    vector = codec.decode(Residues(flat, bits, codec.final_label)).values.astype(np.float64)
+    return vector * (plan.clip / float(np.linalg.norm(vector)))
 
 
 def _along(direction: NDArray[np.float64], vector: Tensors, clip: float) -> float:
