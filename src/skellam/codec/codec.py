@@ -74,6 +74,8 @@ class Codec:
         if ``entropy`` is: the seeds are secrets of the client's until the protocol reveals them.
         """
         vector = self._vector(x)
+        if self._is_whole and (fault := self._fault(vector)):
+            raise DomainError(f"x must keep to its bounds, but has {fault}")
         return self._message(vector, entropy, removable, self._side(vector))
 
     def encode_or_zeros(
@@ -81,7 +83,7 @@ class Codec:
     ) -> Residues:
         """Encode ``x``, or zeros where `encode` would refuse its entries: no share is lost."""
         vector = self._vector(x)
-        if not self._acceptable(vector):
+        if self._fault(vector):
             return self.encode_zeros(entropy=entropy, removable=removable)
         return self._message(vector, entropy, removable, self._side(vector))
 
@@ -225,16 +227,15 @@ class Codec:
     def _beside(self, total: Residues, label: bytes) -> Residues:
         return replace(total, values=total.values[self.spec.carried :], label=label)
 
-    def _acceptable(self, vector: NDArray[Any]) -> bool:
+    def _fault(self, vector: NDArray[Any]) -> str | None:
+        """Return in words why ``vector`` cannot be encoded, if it cannot."""
         if isinstance(self.spec.rounding, Whole):
-            return whole.excess(vector, self.spec.rounding, self.spec.clip) is None
-        return bool(np.isfinite(vector).all())
+            return whole.excess(vector, self.spec.rounding, self.spec.clip)
+        return None if np.isfinite(vector).all() else "entries that are not finite"
 
     def _lattice(self, vector: NDArray[Any], entropy: Entropy) -> Lattices:
         match self.spec.rounding:
-            case Whole() as bounds:
-                if fault := whole.excess(vector, bounds, self.spec.clip):
-                    raise DomainError(f"x must keep to its bounds, but has {fault}")
+            case Whole():
                 return whole.chunks(vector)
             case Unbiased(largest):
                 y, norm = self._prepared(vector)

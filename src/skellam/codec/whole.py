@@ -29,8 +29,12 @@ def excess(x: Numbers, bounds: Whole, clip: float) -> str | None:
     """Return in words which bound ``x`` breaks, if any.
 
     Magnitudes are compared before they are added, so that no sum overflows, and taken in 64 bits:
-    int8 has no 128. Squares are added as floats, which `whole_norm` allows for.
+    int8 has no 128. Squares are added as floats, which `whole_norm` allows for. Zeros, of which a
+    histogram has many, are left out first.
     """
+    x = x[np.flatnonzero(x)]
+    if not len(x):
+        return None
     if x.dtype.kind == "f" and not (np.isfinite(x) & (np.rint(x) == x)).all():
         return "entries that are not whole"
     peak = max(int(x.max()), -int(x.min()))
