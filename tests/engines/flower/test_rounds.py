@@ -4,13 +4,14 @@ import logging
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
 
 from oracles.flower_fleet import D, Fleet, client_app, flat, model, plan, step, train
 from skellam.accounting.ledger import Ledger
 from skellam.engines import local
 from skellam.engines.flower.invitation import model_digest
+from skellam.engines.flower.keys import read_identity
 from skellam.entropy import SeededEntropy
 from skellam.errors import BudgetError, DomainError, LedgerError, ShapeError
 
@@ -275,3 +276,51 @@ def test_a_client_answers_no_plain_message(tmp_path, kind):
     content = RecordDict({"arrays": model(), "metrics": MetricRecord()})
     (reply,) = grid.send_and_receive([Message(content, 2, kind)])
     assert reply.has_error()
+
+
+def test_errors_are_mapped_by_the_message_they_reply_to(tmp_path):
+    """A dead node's error comes in the SuperLink's name."""
+
+    def uplink(message):
+        if (
+            message.metadata.src_node_id == 3
+            and message.metadata.message_type == "query.skellam_mask"
+        ):
+            lost = Message(Error(5, "node unavailable"), reply_to=message)
+            lost.metadata.__dict__["_reply_to_message_id"] = message.metadata.reply_to_message_id
+            lost.metadata.__dict__["_src_node_id"] = 1
+            return lost
+        return message
+
+    _, (report,) = Fleet(tmp_path).start(network={"uplink": uplink})
+    assert report.failure == ""
+    assert report.sum.survivors == (1, 3, 4, 5)
+
+
+def test_neither_updates_nor_keys_nor_data_leave_a_node(tmp_path, caplog):
+    marker = np.float32(0.0123456789)
+
+    def marked(message, context):
+        reply = train(message, context)
+        arrays = {k: a.numpy() * 0 + marker for k, a in message.content["arrays"].items()}
+        reply.content["arrays"] = ArrayRecord({k: Array(v) for k, v in arrays.items()})
+        return reply
+
+    sent = []
+
+    def uplink(message):
+        for record in message.content.config_records.values():
+            sent.extend(value for value in record.values() if isinstance(value, bytes))
+        for record in message.content.array_records.values():
+            sent.extend(array.numpy().tobytes() for array in record.values())
+        return message
+
+    fleet = Fleet(tmp_path, app=client_app(marked))
+    with caplog.at_level(logging.INFO):
+        fleet.start(network={"uplink": uplink})
+    keys = [read_identity(tmp_path / "nodes" / f"{n}.key").key for n in range(1, 6)]
+    secrets = [np.full(2, marker).tobytes(), np.full(2, marker, dtype=np.float64).tobytes(), *keys]
+    assert len(sent) == 5 * (2 * 4 + 3)
+    assert not any(secret in data for data in sent for secret in secrets)
+    assert "0.0123" not in caplog.text
+    assert not any(key.hex() in caplog.text for key in keys)
