@@ -40,7 +40,7 @@ def excess(x: Numbers, bounds: Whole, clip: float) -> str | None:
     peak = max(int(x.max()), -int(x.min()))
     if peak > bounds.largest:
         return f"an entry of {peak}, beyond {bounds.largest}"
-    l1 = int(np.abs(x, dtype=np.int64).sum())
+    l1 = int(np.abs(x.astype(np.int64)).sum())
     if l1 > bounds.l1:
         return f"an L1 norm of {l1}, beyond {bounds.l1}"
     square = whole_norm(clip) ** 2
