@@ -25,4 +25,5 @@ def test_with_tensorboard_every_measure_is_an_event(tmp_path):
     events.Reload()
     shown = [event.value for event in events.Scalars("test_accuracy")]
     assert shown == pytest.approx([record.test_accuracy for record in history.records])
+    assert [event.wall_time for event in events.Scalars("test_loss")] == [0, 1]
     assert not {"round", "skipped"} & set(events.Tags()["scalars"])

@@ -14,7 +14,8 @@ from skellam.federated.history import Record
 def events(folder: Path, *, start: int) -> Iterator[Callable[[Record], None]]:
     """Yield what writes a record's numbers to ``folder``, from round ``start`` on.
 
-    Later events that are there already, from before a kill, no longer count. Without tensorboard
+    Later events that are there already, from before a kill, no longer count. An event's time is its
+    round's number: how long a round took would tell the size of its cohort. Without tensorboard
     nothing is written.
     """
     try:
@@ -27,6 +28,6 @@ def events(folder: Path, *, start: int) -> Iterator[Callable[[Record], None]]:
         def write(record: Record) -> None:
             for name, value in asdict(record).items():
                 if isinstance(value, float):
-                    writer.add_scalar(name, value, record.round)
+                    writer.add_scalar(name, value, record.round, walltime=float(record.round))
 
         yield write
