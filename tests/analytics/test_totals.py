@@ -103,6 +103,12 @@ def test_a_range_must_be_one(bounds):
         analytics.sum(*bounds, **TERMS)
 
 
+@pytest.mark.parametrize("changes", [{"bits": 0}, {"bits": 33}, {"clients": 0}, {"epsilon": -1.0}])
+def test_terms_outside_their_domain_are_our_errors(changes):
+    with pytest.raises(DomainError):
+        analytics.sum(0, 1, **{**TERMS, **changes})
+
+
 def test_too_few_bits_for_the_clients_are_refused():
     with pytest.raises(InfeasibleError, match="bits"):
         analytics.sum(0, 1, bits=6, **TERMS)

@@ -107,6 +107,13 @@ def test_the_budget_is_split_in_squares():
     assert 1 / both.effective_multiplier >= whole
 
 
+def test_the_split_is_explained():
+    made = plan().with_noise(0.8)
+    bit = gdp_certificate(accounting.Skellam(balance_variance(made), 1.0)).eta
+    part = (bit * made.effective_multiplier) ** 2
+    assert made.explain().as_dict()["quantile's part"]["value"] == f"{part:.2%}"
+
+
 def test_calibration_pays_for_the_bit_out_of_the_same_budget():
     both = plan().calibrated(epsilon=2.0, delta=1e-5)
     alone = plan(quantile_noise=None).calibrated(epsilon=2.0, delta=1e-5)

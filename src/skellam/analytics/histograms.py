@@ -28,8 +28,9 @@ class Buckets:
     most_rows: int
 
     def __post_init__(self) -> None:
-        _checks.integer("most_buckets", self.most_buckets, 1, self.count)
-        _checks.integer("most_rows", self.most_rows, 1)
+        most = _checks.integer("most_buckets", self.most_buckets, 1, self.count)
+        object.__setattr__(self, "most_buckets", most)
+        object.__setattr__(self, "most_rows", _checks.integer("most_rows", self.most_rows, 1))
 
     @property
     def bounds(self) -> Bounds:

@@ -40,7 +40,12 @@ def run(
     this = local.Round(0, query.digest, tuple(range(len(users))), silent)
     local.require_cohort(query.plan, this)
     if ledger is not None:
-        ledger.spend(query.plan.mechanism, key=key, replayable=entropy.replayable)
+        ledger.spend(
+            query.plan.mechanism,
+            key=key,
+            replayable=entropy.replayable,
+            note=type(query.statistic).__name__,
+        )
 
     def update(number: int) -> Tensors:
         return query.contribution(users[number], entropy=entropy).vector

@@ -129,11 +129,11 @@ def finest(terms: Terms) -> int:
     For many steps the noise is that of the Gaussian mechanism, z steps for each of the user's, and
     ten deviations of it more than cover the room that a plan keeps.
     """
+    bits = _checks.integer("bits", terms.get("bits", 32), 2, 32)
+    clients = _checks.integer("clients", terms["clients"], 1)
     z = max(1.0, gaussian_sigma(terms["epsilon"], terms["delta"], 1.0))
-    room = (1 << terms.get("bits", 32) - 1) / (terms["clients"] + 10 * 2 * z)
+    room = 2.0 ** (bits - 1) / (clients + 10 * 2 * z)
     steps = min(math.floor(room), math.ceil(FINEST_DEVIATION / z))
     if steps < 1:
-        raise InfeasibleError(
-            f"{terms.get('bits', 32)} bits cannot carry a sum over {terms['clients']} clients"
-        )
+        raise InfeasibleError(f"{bits} bits cannot carry a sum over {clients} clients")
     return steps

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from skellam.accounting import Joint, gdp_parameter
 from skellam.accounting.guarantee import Audience
 from skellam.plan import privacy
 from skellam.plan.choices import Noise, Rounding
@@ -44,7 +45,7 @@ class Explanation:
 
 def explain(plan: Plan) -> Explanation:
     """Return every number of ``plan`` with the reason for it."""
-    return Explanation((*_noise(plan), *_ring(plan), *_error(plan), *_privacy(plan)))
+    return Explanation((*_noise(plan), *_clip(plan), *_ring(plan), *_error(plan), *_privacy(plan)))
 
 
 def _noise(plan: Plan) -> Iterator[Line]:
@@ -60,6 +61,18 @@ def _noise(plan: Plan) -> Iterator[Line]:
         f"{plan.effective_multiplier:.4f}",
         "of the Gaussian mechanism that dominates a round",
     )
+
+
+def _clip(plan: Plan) -> Iterator[Line]:
+    if plan.quantile_noise is None:
+        return
+    why = "deviation of the share of clients within the clip"
+    yield Line("quantile noise", f"{plan.quantile_noise:g}", why)
+    if plan.noise is not Noise.NONE:
+        joint = privacy.round_mechanism(plan)
+        *_, beside = joint.parts if isinstance(joint, Joint) else (joint,)
+        part = (gdp_parameter(beside) / gdp_parameter(joint)) ** 2
+        yield Line("quantile's part", f"{part:.2%}", "of a round's squared GDP parameter")
 
 
 def _ring(plan: Plan) -> Iterator[Line]:

@@ -39,6 +39,7 @@ def check(plan: Plan) -> None:
     if plan.l1 is None or plan.largest is None:
         raise DomainError('rounding="whole" needs the bounds l1 and largest of every vector')
     l1 = _checks.integer("l1", plan.l1, 1, 1 << 40)
+    object.__setattr__(plan, "l1", l1)
     largest = _checks.number("largest", plan.largest)
     if not (largest.is_integer() and 1 <= largest <= l1):
         raise DomainError(f"largest must be a whole number in [1, l1], got {largest!r}")
