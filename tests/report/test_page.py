@@ -128,7 +128,7 @@ def test_without_noise_the_page_says_that_nothing_is_private(tmp_path):
     folder = train(tmp_path, aggregate=fl.plain()).folder
     page = PageReader(report.write(folder).read_text())
     assert "not private" in page.text
-    assert "epsilon, public" not in page.text
+    assert "noise multiplier" not in page.text
     assert "differential privacy" not in page.text
 
 
@@ -154,6 +154,14 @@ def test_a_changed_ledger_gives_no_page(tmp_path):
 def test_a_folder_without_a_run_is_an_error(tmp_path):
     with pytest.raises(DataError, match="holds no run"):
         report.write(tmp_path)
+
+
+def test_a_long_run_has_a_page_of_bounded_charts(run):
+    records = tuple(replace(run.records[-1], round=i) for i in range(2000))
+    page = PageReader(report.page(report.Run(run.header, records, run.book)))
+    hovers = [a for name, a in page.elements if name == "g" and a.get("class") == "hover"]
+    assert len(hovers) <= 4 * 200
+    assert len(page.inside("tr")) > 2000
 
 
 def test_a_run_that_has_just_begun_has_a_page(run):

@@ -9,7 +9,7 @@ from typing import Any, Self
 from skellam import _checks
 from skellam.audit import evidence
 from skellam.audit.evidence import Scores
-from skellam.errors import InfeasibleError
+from skellam.errors import DomainError, InfeasibleError
 from skellam.plan import Plan
 
 
@@ -89,4 +89,6 @@ class Audit:
 def delta_of(plan: Plan, delta: float | None) -> float:
     """Return ``delta``, or the plan's where none is given."""
     chosen = plan.delta if delta is None else delta
-    return _checks.open_unit("delta", 0.0 if chosen is None else chosen)
+    if chosen is None:
+        raise DomainError("delta must be given: the plan was not calibrated for one")
+    return _checks.open_unit("delta", chosen)

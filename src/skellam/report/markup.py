@@ -11,7 +11,7 @@ _VOID = frozenset({"meta", "link"})
 
 @final
 class Markup(str):
-    """Text that is markup already; nothing but `tag` and `join` make it."""
+    """Text that is markup already: made by `tag` and `join`, or the package's own."""
 
     __slots__ = ()
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Self
@@ -42,15 +42,18 @@ class Run:
     header: Header
     records: tuple[Record, ...]
     book: Book | None = None
+    guarantees: Audiences | None = field(init=False)
+    """What holds for all that was released; none without a ledger of secret noise."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "guarantees", self._guarantees())
 
     @property
     def measured(self) -> tuple[Record, ...]:
         """The rounds after which the model was measured."""
         return tuple(r for r in self.records if r.test_accuracy is not None)
 
-    @property
-    def guarantees(self) -> Audiences | None:
-        """What holds for all that was released; none without a ledger of secret noise."""
+    def _guarantees(self) -> Audiences | None:
         if self.book is None or self.header.replayable or not self.header.private:
             return None
         return guarantees(self.book.account, self.header.plan, self.header.population)

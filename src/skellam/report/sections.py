@@ -15,7 +15,7 @@ def all_of(run: Run) -> Iterator[Markup]:
     """Yield the sections that ``run`` has something for."""
     if run.guarantees is not None:
         yield _section("What is guaranteed, and to whom", *_guarantees(run))
-    if run.header.plan.solution is not None:
+    if run.header.aggregate != "plain" and run.header.plan.solution is not None:
         yield _section("What travels", *_travel(run))
         yield _section("The plan, explained", _explanation(run))
     if run.book is not None:
