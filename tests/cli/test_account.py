@@ -73,6 +73,7 @@ def test_a_ledger_is_accounted_for_what_was_spent(ledger):
     account = Ledger.verify(ledger)
     assert record["guarantees"]["public"]["epsilon"] == account.epsilon()
     assert math.isclose(record["methods"]["best"], account.epsilon())
+    assert "budget's delta" in run("account", ledger, "--delta=1e-7").stderr
 
 
 def test_verify_computes_a_ledgers_epsilon_anew(ledger):

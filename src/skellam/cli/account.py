@@ -13,7 +13,7 @@ from skellam import accounting
 from skellam.accounting.guarantee import Audience, Guarantee, rounded_up
 from skellam.cli.answer import AsJson, answer, table
 from skellam.cli.pictures import draw
-from skellam.errors import CertificateError, DataError
+from skellam.errors import CertificateError, DataError, DomainError
 from skellam.plan import Plan
 
 POINTS = 12
@@ -23,9 +23,7 @@ POINTS = 12
 def account(
     path: Annotated[Path, typer.Argument(help="A plan (JSON) or a ledger.")],
     *,
-    delta: Annotated[
-        float | None, typer.Option(help="Instead of the plan's or the budget's.")
-    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Instead of the plan's.")] = None,
     participations: Annotated[
         int | None, typer.Option(help="Rounds of one client, as the server counts them.")
     ] = None,
@@ -46,8 +44,10 @@ def account(
     """
     if _is_plan(path):
         _plan(Plan.load(path), delta, participations, curve, as_json=as_json)
+    elif delta is not None:
+        raise DomainError("a ledger is accounted at its budget's delta; leave --delta out")
     else:
-        _ledger(path, delta, participations, curve, as_json=as_json)
+        _ledger(path, participations, curve, as_json=as_json)
 
 
 def _is_plan(path: Path) -> bool:
@@ -78,28 +78,22 @@ def _plan(
     _show(methods, {"public": public, "server": server, "server, every round": every}, as_json)
 
 
-def _ledger(
-    path: Path,
-    delta: float | None,
-    participations: int | None,
-    curve: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+def _ledger(path: Path, participations: int | None, curve: Path | None, *, as_json: bool) -> None:
     from skellam.accounting.ledger import Account, Ledger
 
     kept = Ledger.verify(path)
-    at = kept.terms.delta if delta is None else delta
     public = kept.guarantee()
     server = kept.guarantee(audience=Audience.SERVER, participations=participations)
     methods = by_method(
-        lambda method: accounting.composed_epsilon(kept.rounds.items(), delta=at, method=method)
+        lambda method: accounting.composed_epsilon(
+            kept.rounds.items(), delta=kept.terms.delta, method=method
+        )
     )
     if curve is not None:
         accounts = [Account(kept.terms)]
         for spend in kept.spends:
             accounts.append(accounts[-1].plus(spend))
-        _draw(curve, _rounds(len(kept.spends)), lambda n: {"public": accounts[n].epsilon(at)})
+        _draw(curve, _rounds(len(kept.spends)), lambda n: {"public": accounts[n].epsilon()})
     _show(methods, {"public": public, "server": server}, as_json)
 
 

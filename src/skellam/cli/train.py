@@ -59,7 +59,7 @@ def train(
     \b
     skellam train digits --epsilon 4 --folder runs/first
     skellam train digits --folder runs/first --resume
-    skellam train emnist --data fed_emnist.sqlite --plan plan.json --folder runs/emnist
+    skellam train emnist --data emnist_all.sqlite --plan plan.json --folder runs/emnist
 
     Then look at it with skellam report, and check it with skellam verify.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skellam.accounting import Joint, gdp_parameter
-from skellam.accounting.guarantee import Audience
+from skellam.accounting.guarantee import Audience, rounded_up
 from skellam.plan import privacy
 from skellam.plan.choices import Noise, Rounding
 
@@ -116,7 +116,7 @@ def _privacy(plan: Plan) -> Iterator[Line]:
     public = plan.privacy()
     yield Line(
         "epsilon, public",
-        f"{public.epsilon:.4f}",
+        rounded_up(public.epsilon),
         f"delta {public.delta:.3g}, {plan.rounds} rounds, for whoever sees the releases",
     )
     mean = privacy.mean_participations(plan, plan.rounds)
@@ -124,7 +124,7 @@ def _privacy(plan: Plan) -> Iterator[Line]:
         server = plan.privacy(audience=Audience.SERVER, participations=count)
         yield Line(
             f"epsilon, server ({what})",
-            f"{server.epsilon:.4f}",
+            rounded_up(server.epsilon),
             f"for whoever knows who took part; {count} participations",
         )
 
