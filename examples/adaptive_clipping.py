@@ -60,7 +60,7 @@ def main() -> None:
         movings.append(Adaptive(AdaptiveClip(clip=arguments.start)))
         return fl.Aggregation(movings[-1], "clear, adaptive clip")
 
-    ways = {f"fixed {clip:g}": (replace(plan, clip=clip), fl.clear) for clip in FIXED}
+    ways = {f"fixed {clip:g}": (replace(plan, clip=clip), fl.clear) for clip in arguments.fixed}
     ways["adaptive"] = (replace(plan, quantile_noise=0.05), moving)
     table = Table(title=f"{learnt.name}, {arguments.rounds} rounds of {arguments.cohort} writers")
     for column in ("clip", "epsilon", "noise multiplier", "test accuracy", "seconds"):
@@ -99,6 +99,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", default=os.environ.get("SKELLAM_DATA", "../shared/data"))
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--cohort", type=int, default=50)
+    parser.add_argument("--fixed", type=float, nargs="*", default=FIXED)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--start", type=float, default=0.1, help="the clip to begin with")
     arguments = parser.parse_args()
