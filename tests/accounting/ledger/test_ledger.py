@@ -16,8 +16,10 @@ from skellam.accounting import (
     replace_one,
     to_record,
 )
+from skellam.accounting.curves import GdpCurve
 from skellam.accounting.ledger import Account, GdpFilter, Ledger, RdpFilter, Spend, Terms
 from skellam.accounting.routes import composed_epsilon
+from skellam.accounting.slack import Slack
 from skellam.errors import BudgetError, DomainError, InfeasibleError, LedgerError
 
 NEWLINE = b"\n"
@@ -246,6 +248,16 @@ def test_a_gdp_filter_takes_no_sampled_mechanism_and_an_rdp_filter_does(path, tm
 def test_the_samplers_distance_has_a_capacity_of_its_own(path):
     with create(path, filter=GdpFilter()) as ledger, pytest.raises(BudgetError):
         ledger.spend(Gaussian(sigma=1e3, l2=1.0, sampler_distance=1e-7))
+
+
+@pytest.mark.parametrize("at", [1e-6, 1e-5, 1e-3])
+def test_a_filters_epsilon_covers_the_tails_that_it_lets_through(path, at):
+    capacity = GdpFilter().capacity(2.0, 1e-5)
+    let_through = GdpCurve(capacity.mu, Slack(rare=0.99e-7, stretch=0.0199))
+    with create(path, filter=GdpFilter()) as ledger:
+        ledger.spend(NOISE, adaptive=True)
+        assert ledger.epsilon(at) >= let_through.epsilon(at)
+        assert ledger.epsilon() <= 2.0
 
 
 def test_a_filter_without_room_cannot_be_created(path):

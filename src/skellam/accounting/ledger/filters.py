@@ -8,6 +8,7 @@ never the lesser sum so far: that sum depends on the data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -41,9 +42,10 @@ class GdpFilter:
     """
 
     def capacity(self, epsilon: float, delta: float) -> GdpCurve:
-        """Return a curve that costs at most (epsilon, delta)."""
+        """Return the curve of all that can be let through; its slack is the most that may be."""
         kept = 1 - _SLACK_SHARE
-        return GdpCurve(1 / conversion.gaussian_sigma(kept * epsilon, kept * delta, 1.0))
+        sigma = conversion.gaussian_sigma(kept * epsilon, kept * delta, 1.0)
+        return GdpCurve(1 / sigma, _reserved(epsilon, delta))
 
     def spent(self, rounds: Rounds) -> GdpCurve:
         """Return the sum of what was let through."""
@@ -69,7 +71,7 @@ class RdpFilter:
             raise DomainError(f"order must be one of accounting.ORDERS, got {self.order!r}")
 
     def capacity(self, epsilon: float, delta: float) -> RdpCurve:
-        """Return a curve that costs at most (epsilon, delta)."""
+        """Return the curve of all that can be let through; its slack is the most that may be."""
         kept = 1 - _SLACK_SHARE
         least = conversion.rdp_epsilon((self.order,), (0.0,), kept * delta)
         if not least < kept * epsilon:
@@ -77,7 +79,7 @@ class RdpFilter:
                 f"a filter of order {self.order:g} has no room below epsilon {least:.3g} at "
                 f"delta {delta:g}; take a higher order"
             )
-        return RdpCurve((self.order,), (kept * epsilon - least,))
+        return RdpCurve((self.order,), (kept * epsilon - least,), _reserved(epsilon, delta))
 
     def spent(self, rounds: Rounds) -> RdpCurve:
         """Return the sum of what was let through."""
@@ -102,6 +104,13 @@ def _gaussian(mechanism: Mechanism) -> GdpCurve:
     if isinstance(mechanism, Sampled | SampledWithoutReplacement):
         raise DomainError("a GDP filter takes no sampled mechanisms; create an RdpFilter")
     return dominating(mechanism)
+
+
+def _reserved(epsilon: float, delta: float) -> Slack:
+    """Return a bound on every slack that is `_bearable`, part by part."""
+    share = _SLACK_SHARE * delta
+    distance = share / (1 + math.exp(min(epsilon, 700.0)))
+    return Slack(share, distance, _SLACK_SHARE * epsilon)
 
 
 def _bearable(certified: Slack, rounds: Rounds, epsilon: float, delta: float) -> bool:
