@@ -64,3 +64,9 @@ def test_parts_must_be_noise_under_one_adjacency():
         Joint((PARTS[0], replace_one(PARTS[1])))
     with pytest.raises(KindError):
         Joint((Sampled(PARTS[0], 0.5),))
+
+
+def test_a_sampler_stated_for_the_whole_is_charged_like_one_stated_for_a_part():
+    of_parts = Joint((Gaussian(2.0, 1.0, sampler_distance=1e-6), Gaussian(4.0, 1.0)))
+    of_whole = Joint((Gaussian(2.0, 1.0), Gaussian(4.0, 1.0)), sampler_distance=1e-6)
+    assert epsilon(of_whole, delta=1e-5) == epsilon(of_parts, delta=1e-5)

@@ -24,7 +24,7 @@ from skellam.accounting.mechanisms import (
     rate_of,
 )
 from skellam.accounting.pld import Pld, gaussian_interval, gaussian_pld, symmetrised
-from skellam.accounting.slack import NO_SLACK, Slack, slack_by_atoms
+from skellam.accounting.slack import Slack, slack_by_atoms
 from skellam.errors import CertificateError
 
 
@@ -41,7 +41,7 @@ def dominating(noise: Noise) -> GdpCurve:
 def sampler_by_distance(noise: Noise) -> Slack:
     """Return what the sampler of one release's noise costs by its total variation."""
     if isinstance(noise, Joint):
-        return sum(map(sampler_by_distance, noise.parts), NO_SLACK)
+        return sum(map(sampler_by_distance, noise.parts), Slack(distance=noise.sampler_distance))
     return Slack(distance=noise.sampler_distance)
 
 
@@ -51,7 +51,7 @@ def sampler_by_atoms(noise: Noise) -> Slack:
     Better than its distance where epsilon is large, but it takes the law's whole table.
     """
     if isinstance(noise, Joint):
-        return sum(map(sampler_by_atoms, noise.parts), NO_SLACK)
+        return sum(map(sampler_by_atoms, noise.parts), Slack(distance=noise.sampler_distance))
     if isinstance(noise, Gaussian | DiscreteLaplace | Laplace) or not noise.atom_error:
         return sampler_by_distance(noise)
     largest = noise.largest if isinstance(noise, RoundedSkellam) else None
