@@ -64,6 +64,12 @@ def assert_within_sensitivity(codec, x):
     assert len(y) == stated.dimension
 
 
+def test_a_huge_float32_vector_is_clipped_and_not_lost():
+    codec = codec_of(scale=2.0**-30, clip=1.0, bits=32)
+    _, norm = codec._prepared(codec._vector(ADVERSARIES["the largest float32"]))
+    assert norm >= codec.spec.radius * (1 - 1e-6)
+
+
 @pytest.mark.parametrize("name", ADVERSARIES)
 @pytest.mark.parametrize("rounding", [Unbiased(), Unbiased(20.0), PAPER, Conditional(0.0)])
 @pytest.mark.parametrize("changes", [{}, {"padded": 1008}, {"kept": 300}, {"clip": 1e-9}])

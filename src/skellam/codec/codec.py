@@ -257,8 +257,10 @@ class Codec:
             norm = upper_norm(y)
         if not norm <= _HUGE * radius:
             # Scaling the peak down to the clip keeps every float in range and changes nothing: the
-            # norm is at least the peak, so it stays at or above the clip.
-            y = self._rotation.forward(vector, radius / finite_peak(vector))
+            # norm is at least the peak, so it stays at or above the clip. The factor may be no
+            # normal float32.
+            factor = radius / finite_peak(vector)
+            y = self._rotation.forward(vector.astype(np.float64), factor)
             norm = upper_norm(y)
         if self._subset is None:
             return y, norm
