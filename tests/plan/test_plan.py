@@ -136,6 +136,42 @@ def test_a_record_that_is_no_plan_is_refused(change):
         Plan.from_json(json.dumps(record))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rounding": "up"},
+        {"rounding": 3},
+        {"rotated": "1024"},
+        {"rotated": 512},
+        {"rotated": 1001},
+        {"kept": 1025},
+        {"largest": -1.0},
+        {"largest": "all"},
+        {"block": 2000},
+        {"variance": -1.0},
+    ],
+)
+def test_a_solution_that_was_tampered_with_is_refused(change):
+    record = json.loads(small().with_noise(1.0).to_json())
+    record["solution"] |= change
+    with pytest.raises((DataError, DomainError)):
+        Plan.from_json(json.dumps(record)).codec(public_seed=bytes(32))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"scale": 1.0}, {"variance": 3.0}, {"kept": 100}, {"largest": 300.0}, {"rotated": 2048}],
+)
+def test_a_solution_that_was_edited_is_accounted_as_its_codec_works(change):
+    plan = small(rounding="unbiased").with_noise(1.0)
+    edited = dataclasses.replace(plan, solution=dataclasses.replace(plan.solution, **change))
+    codec = edited.codec(public_seed=bytes(32))
+    mechanism, bound = edited.mechanism, codec.sensitivity
+    assert (mechanism.l2, mechanism.largest) == (bound.l2, bound.largest)
+    assert mechanism.dimension == bound.dimension == codec.spec.length
+    assert mechanism.variance <= codec.spec.noise.variance
+
+
 def test_a_missing_file_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="cannot read the plan"):
         Plan.load(tmp_path / "none.json")
@@ -163,6 +199,7 @@ def test_a_missing_file_is_a_data_error(tmp_path):
         ({"noise": "white"}, "noise must be one of"),
         ({"rounding": "up"}, "rounding"),
         ({"removable": True, "noise": "central-skellam"}, "removable"),
+        ({"removable": "no"}, "removable"),
         ({"compression": "zip"}, "compression"),
         ({"compression": 0}, "compression"),
         ({"mean_norm_ratio": 1.5}, "mean_norm_ratio"),
@@ -171,7 +208,7 @@ def test_a_missing_file_is_a_data_error(tmp_path):
     ],
 )
 def test_a_field_out_of_its_domain_names_itself(change, message):
-    with pytest.raises(DomainError, match=message):
+    with pytest.raises((DomainError, KindError), match=message):
         small(**change)
 
 

@@ -74,6 +74,8 @@ def _check_noise(plan: Plan) -> None:
         if not 0 <= value < 1:
             raise DomainError(f"{name} must lie in [0, 1), got {value!r}")
         _put(plan, name, value)
+    if not isinstance(plan.removable, bool):
+        raise KindError(f"removable must be True or False, got {plan.removable!r}")
     if plan.removable and plan.noise is not Noise.SKELLAM:
         raise DomainError('removable noise is Skellam noise; take noise="skellam"')
     for name in ("tail", "delta"):

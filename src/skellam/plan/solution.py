@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from skellam import _checks
+from skellam.errors import DomainError
 from skellam.plan.choices import Rounding
 
 
@@ -30,10 +31,15 @@ class Solution:
     """Rotated coordinates that travel."""
 
     def __post_init__(self) -> None:
+        if self.rounding not in tuple(Rounding):
+            raise DomainError(f"rounding must be one of {', '.join(Rounding)}")
         object.__setattr__(self, "rounding", Rounding(self.rounding))
         _checks.positive("scale", self.scale)
         _checks.non_negative("variance", self.variance)
+        _checks.integer("rotated", self.rotated, 1)
         _checks.integer("kept", self.kept, 1, self.rotated)
+        if self.largest is not None:
+            _checks.positive("largest", self.largest)
         _checks.integer("block", self.block, 1, self.kept)
         _checks.open_unit("tail", self.tail)
         _checks.positive("signal_multiple", self.signal_multiple)
