@@ -68,6 +68,11 @@ class Server:
         return gather.step(found)
 
 
+def adverts_of(server_, models=None):
+    """Return what the clients advertise, in the order of a roll."""
+    return sorted(server_.data(server_.train(models)), key=lambda d: Advertisement.decode(d).sender)
+
+
 def refusals(replies):
     assert all(reply.has_error() for reply in replies.values())
     return {node: reply.error.reason for node, reply in replies.items()}
@@ -83,12 +88,8 @@ def assert_refused(replies, text):
 
 def test_a_stated_cohort_that_is_larger_than_the_real_one_is_refused(tmp_path):
     server_ = Server.of(Fleet(tmp_path, plan(dropout=0.2)), invited=1000)
-    adverts = sorted(self_sent(server_), key=lambda d: Advertisement.decode(d).sender)
+    adverts = adverts_of(server_)
     assert_refused(server_.ask("share", Roll(tuple(adverts)).encode()), "at least 800 must")
-
-
-def self_sent(server_, models=None):
-    return server_.data(server_.train(models))
 
 
 def test_strangers_on_the_roll_are_refused(tmp_path):
@@ -100,17 +101,13 @@ def test_strangers_on_the_roll_are_refused(tmp_path):
         stranger,
         server_.protocol().digest,
     )
-    roll = Roll((*sorted(self_sent(server_), key=number_of), forged)).encode()
+    roll = Roll((*adverts_of(server_), forged)).encode()
     assert_refused(server_.ask("share", roll), "client 99 is not on the roster")
-
-
-def number_of(data):
-    return Advertisement.decode(data).sender
 
 
 def test_a_client_cannot_be_counted_twice(tmp_path):
     server_ = Server.of(Fleet(tmp_path, plan(cohort=6)), invited=6)
-    adverts = sorted(self_sent(server_), key=number_of)
+    adverts = adverts_of(server_)
     roll = Roll((*adverts, adverts[-1])).encode()
     assert_refused(server_.ask("share", roll), "names a client twice")
 
@@ -119,7 +116,7 @@ def test_more_than_were_invited_are_refused(tmp_path):
     """Fewer invited than counted would mean fewer tolerated colluders than the plan says."""
     server_ = Server.of(Fleet(tmp_path, plan(dropout=0.0)), invited=4)
     desk = server.Enrol(Setting(server_.protocol(), server_.fleet.roster))
-    relay, roll = desk.step(self_sent(server_))
+    relay, roll = desk.step(adverts_of(server_))
     _, boxes = relay.step(server_.data(server_.ask("share", roll)))
     replies = server_.ask("mask", {number + 1: box for number, box in boxes.items()})
     assert_refused(replies, "more take part than were invited")
@@ -133,7 +130,7 @@ def test_a_cohort_below_a_clients_own_limit_is_refused(tmp_path):
 def test_the_limit_counts_the_roll_and_not_the_invitation(tmp_path):
     fleet = Fleet(tmp_path, plan(dropout=0.25, cohort=8), limits={"smallest_cohort": 6})
     server_ = Server.of(fleet, invited=6)
-    adverts = sorted(self_sent(server_), key=number_of)
+    adverts = adverts_of(server_)
     replies = server_.ask("share", Roll(tuple(adverts)).encode())
     assert_refused(replies, "limit smallest_cohort: 5 take part")
 
@@ -177,8 +174,7 @@ def test_too_few_survivors_are_refused(tmp_path):
 
 def test_clients_that_were_shown_different_models_refuse_each_other(tmp_path):
     server_ = Server.of(Fleet(tmp_path))
-    adverts = self_sent(server_, {6: model(1.0)})
-    roll = Roll(tuple(sorted(adverts, key=number_of))).encode()
+    roll = Roll(tuple(adverts_of(server_, {6: model(1.0)}))).encode()
     assert_refused(server_.ask("share", roll), "is false")
 
 
@@ -264,12 +260,8 @@ def test_a_replayed_round_is_refused(tmp_path):
     fleet = Fleet(tmp_path)
     server_ = Server.of(fleet)
     server_.to_masks()
-    again = replace_grid(server_, fleet.grid())
+    again = replace(server_, grid=fleet.grid())
     assert_refused(again.train(), "stage train of this round began before")
-
-
-def replace_grid(server_, grid):
-    return Server(server_.fleet, grid, server_.invitation)
 
 
 def test_a_replayed_stage_is_refused(tmp_path):
@@ -341,5 +333,5 @@ def test_another_nodes_roster_is_another_fleet(tmp_path):
     fleet = Fleet(tmp_path)
     fleet.nodes[4] = node_files(tmp_path / "others", numbers=[5])[0]
     server_ = Server.of(fleet)
-    roll = Roll(tuple(sorted(self_sent(server_), key=number_of))).encode()
+    roll = Roll(tuple(adverts_of(server_))).encode()
     assert_refused(server_.ask("share", roll), "client")

@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from skellam import _checks
 from skellam.accounting.ledger import Ledger
 from skellam.codec.layout import Layout
 from skellam.engines.flower.cohort import invited
@@ -74,7 +75,8 @@ class SecureGrid(Grid):
             raise DomainError(f'plan must have noise="skellam" on a fleet, got "{plan.noise}"')
         self._grid, self._plan, self._ledger = grid, plan, ledger
         self._roster, self._entropy = roster, entropy
-        self._update, self._stage_timeout = Update(update), stage_timeout
+        self._update = Update(update)
+        self._stage_timeout = _checks.positive("stage_timeout", stage_timeout)
         self._weight = getattr(strategy, "weighted_by_key", "num-examples")
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._reports: list[Report] = []

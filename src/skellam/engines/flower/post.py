@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from logging import getLogger
 
 from flwr.app import Message, RecordDict
@@ -31,20 +31,26 @@ def exchange(
         if message_id is not None
     }
     answers: dict[int, RecordDict] = {}
-    deadline, pause = time.monotonic() + timeout, _FIRST_PAUSE
-    while waiting:
-        for reply in grid.pull_messages(list(waiting)):
-            node = waiting.pop(reply.metadata.reply_to_message_id, None)
-            if node is None:
-                continue
-            if reply.has_error():
-                _log.info("%s: node %d dropped out: %s", kind, node, reply.error.reason)
-            else:
-                answers[node] = reply.content
-        if not waiting or time.monotonic() >= deadline:
-            break
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+    for reply in _replies(grid, set(waiting), timeout):
+        node = waiting.pop(reply.metadata.reply_to_message_id)
+        if reply.has_error():
+            _log.info("%s: node %d dropped out: %s", kind, node, reply.error.reason)
+        else:
+            answers[node] = reply.content
     for node in waiting.values():
         _log.info("%s: node %d did not answer within %g s", kind, node, timeout)
     return answers
+
+
+def _replies(grid: Grid, ids: set[str], timeout: float) -> Iterator[Message]:
+    """Yield one reply to each of ``ids`` that comes before the time is over."""
+    deadline, pause = time.monotonic() + timeout, _FIRST_PAUSE
+    while ids:
+        for reply in grid.pull_messages(list(ids)):
+            if reply.metadata.reply_to_message_id in ids:
+                ids.remove(reply.metadata.reply_to_message_id)
+                yield reply
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(pause if ids else 0)
+        pause = min(2 * pause, _LONGEST_PAUSE)
