@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from skellam.cli import app
 
-VERBS = ["plan", "account", "query", "train", "report", "verify", "cite"]
+VERBS = ["plan", "account", "query", "train", "report", "verify", "audit", "cite"]
 HEAVY = ["torch", "flwr", "matplotlib", "numba", "scipy", "dp_accounting", "skellam.secagg"]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skellam.cli import account, cite, keys, plan, query, report, train, verify
+from skellam.cli import account, audit, cite, keys, plan, query, report, train, verify
 from skellam.cli.failures import Verbs
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("query")(query.query)
 app.command("train")(train.train)
 app.command("report")(report.report)
 app.command("verify")(verify.verify)
+app.command("audit")(audit.audit)
 app.command("cite")(cite.cite)
 app.add_typer(keys.app, name="keys")
 
@@ -42,5 +43,6 @@ def _root(
     2  wrong usage
     3  no parameters meet the targets, or the budget is spent
     4  a ledger that was changed, or that backs no guarantee
+    5  an audit that refutes the claim
     """
     _ = verbose
