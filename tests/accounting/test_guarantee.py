@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skellam.accounting import Adjacency, Audience, Guarantee, Unit
+from skellam.accounting.guarantee import rounded_up
 from skellam.errors import DomainError
 
 
@@ -41,3 +42,10 @@ def test_a_guarantee_goes_into_json():
 def test_a_guarantee_that_is_none_raises(epsilon, delta):
     with pytest.raises(DomainError):
         guarantee(epsilon, delta)
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"), [(0.0005, "0.0005"), (0.1, "0.1"), (3.99951, "4.000"), (1.00001, "1.001")]
+)
+def test_numbers_are_printed_rounded_up_from_the_digits_that_were_given(value, printed):
+    assert rounded_up(value) == printed
