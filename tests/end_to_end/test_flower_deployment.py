@@ -170,3 +170,9 @@ def assert_noise_is_as_planned(plan, members, survivors, total, update):
 
 def clipped(vector, clip):
     return vector * min(1.0, clip / np.linalg.norm(vector))
+
+
+def test_every_shell_block_of_the_guide_is_one_that_a_test_executes():
+    tests = "".join(path.read_text() for path in (ROOT / "tests/end_to_end").glob("test_flower_*"))
+    assert len(blocks()) == 9
+    assert all(f'"{title}"' in tests for title in blocks())
