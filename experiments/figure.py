@@ -92,7 +92,7 @@ def _draw(figure: Figure, table: Path, picture: Path) -> None:
     for axes, panel in zip(canvas.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _draw_panel(axes, figure, panel, [point for point in points if point.panel == panel])
     canvas.suptitle(figure.title)
-    canvas.savefig(picture, dpi=130, metadata={"Title": figure.title, "Comment": json.dumps(spec)})
+    canvas.savefig(picture, dpi=90, metadata={"Title": figure.title, "Comment": json.dumps(spec)})
 
 
 def _draw_panel(axes: Any, figure: Figure, panel: str, points: list[Point]) -> None:  # noqa: ANN401
