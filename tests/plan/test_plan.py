@@ -240,6 +240,12 @@ def test_a_plan_without_noise_says_so():
         small(noise="none").with_noise(0.0).privacy(delta=1e-5)
 
 
+@pytest.mark.parametrize("sampling", [{"sampling": "poisson"}, {"sampling": "self", "coin": 0.5}])
+def test_a_public_guarantee_assumes_that_skipped_rounds_are_not_seen(sampling):
+    plan = small(population=1000, noise="gaussian", **sampling).with_noise(1.0, delta=1e-5)
+    assert any("too small to be summed" in line for line in plan.privacy().assumptions)
+
+
 def test_participations_belong_to_the_server():
     plan = small().with_noise(1.0, delta=1e-5)
     with pytest.raises(DomainError, match="participations"):

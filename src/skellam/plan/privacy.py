@@ -164,7 +164,10 @@ def _assumptions(plan: Plan, audience: Audience, count: int) -> tuple[str, ...]:
             f"the user sends a message in at most {count} rounds, and the server knows which"
         )
     elif plan.sampling in {Sampling.POISSON, Sampling.SELF}:
-        lines.append("cohorts are Poisson samples; their members and sizes stay secret")
+        lines.append(
+            "cohorts are Poisson samples; their members and sizes stay secret, and also whether "
+            "one was too small to be summed"
+        )
     elif plan.sampling is Sampling.FIXED:
         lines.append("cohorts are uniform samples of fixed size whose members stay secret")
     if plan.coin is not None:
