@@ -246,6 +246,12 @@ def test_a_public_guarantee_assumes_that_skipped_rounds_are_not_seen(sampling):
     assert any("too small to be summed" in line for line in plan.privacy().assumptions)
 
 
+@pytest.mark.parametrize("noise", ["gaussian", "skellam"])
+def test_only_continuous_noise_is_said_to_assume_real_numbers(noise):
+    lines = small(noise=noise).with_noise(1.0, delta=1e-5).privacy().assumptions
+    assert any("floating-point" in line for line in lines) == (noise == "gaussian")
+
+
 def test_participations_belong_to_the_server():
     plan = small().with_noise(1.0, delta=1e-5)
     with pytest.raises(DomainError, match="participations"):

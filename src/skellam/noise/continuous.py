@@ -2,7 +2,7 @@
 
 The floats that such noise can reach, and so those that a noisy value can, depend on the value
 itself (Mironov 2012, "On significance of the least significant bits for differential privacy").
-No guarantee that skellam states rests on this module.
+A guarantee that rests on this module (``noise="gaussian"``) says that it assumes real numbers.
 """
 
 from __future__ import annotations

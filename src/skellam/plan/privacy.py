@@ -179,4 +179,6 @@ def _assumptions(plan: Plan, audience: Audience, count: int) -> tuple[str, ...]:
         )
     else:
         lines.append("the server adds the noise, and is trusted with the sum and with the noise")
+    if plan.noise.continuous:
+        lines.append("numbers are real: the last bits of floating-point noise may give more away")
     return tuple(lines)
