@@ -154,7 +154,7 @@ def test_the_guarantee_names_both_audiences_and_the_population():
 
 
 def test_the_budget_stops_training_with_the_model_so_far(tmp_path):
-    made = plan()
+    made = plan(sampling="all", population=None, cohort=12)
     epsilon = made.privacy(rounds=3).epsilon
     with Ledger.create(tmp_path / "book", epsilon=epsilon, delta=1e-3) as ledger:
         history = run(made, ledger=ledger, entropy=sk.SystemEntropy())
