@@ -75,6 +75,12 @@ def test_a_rival_that_cannot_meet_the_targets_is_named_with_the_reason(tmp_path)
     assert "the paper's method: none; " in shown.output
 
 
+def test_a_rival_that_lacks_an_option_of_the_plan_is_named_too(tmp_path):
+    shown = run(tmp_path, "--compare", "--removable", dropout=0.1)
+    assert shown.exit_code == 0, shown.output
+    assert "distributed discrete Gaussian: none; " in shown.output
+
+
 def test_a_sweep_plans_for_every_value_and_writes_no_plan(tmp_path):
     picture = tmp_path / "bits.svg"
     shown = run(tmp_path, "--json", f"--plot={picture}", **OUT_OF_REACH, sweep="bits=8..20..6")

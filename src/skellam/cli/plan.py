@@ -18,6 +18,8 @@ from skellam.plan import Accountant, Noise, Plan, Sampling
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from skellam.plan.explanation import Explanation
+
 RIVALS: dict[str, dict[str, Any]] = {
     "this plan": {},
     "the paper's method": {
@@ -128,18 +130,17 @@ def _one(settings: dict[str, Any], out: Path, *, as_json: bool) -> None:
         "explanation": explanation.as_dict(),
         "written": str(out),
     }
-    answer(record, explanation_table(made), f"wrote {out}", as_json=as_json)
+    answer(record, _explained(explanation), f"wrote {out}", as_json=as_json)
 
 
-def explanation_table(made: Plan) -> Table:
-    """Return every number of a plan with its reason."""
+def _explained(explanation: Explanation) -> Table:
     from rich.table import Table
 
     shown = Table(show_header=False, box=None, pad_edge=False)
     shown.add_column(no_wrap=True)
     shown.add_column(justify="right", no_wrap=True)
     shown.add_column(style="dim")
-    for line in made.explain().lines:
+    for line in explanation.lines:
         shown.add_row(line.name, line.value, line.why)
     return shown
 
@@ -149,7 +150,7 @@ def _compare(settings: dict[str, Any], out: Path, *, as_json: bool) -> None:
     for name, changes in RIVALS.items():
         try:
             made[name] = _made(settings, **changes)
-        except InfeasibleError as error:
+        except (DomainError, InfeasibleError) as error:
             if not changes:
                 raise
             refused[name] = str(error)
