@@ -1,0 +1,63 @@
+"""A newcomer's path: a fresh clone, README and the quickstart, and nothing else."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
+SHELL = re.compile(r"```sh\n(.*?)```", flags=re.DOTALL)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("needs a git checkout")
+    folder = tmp_path_factory.mktemp("newcomer") / "skellam"
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+    tools = folder / "tools"
+    tools.mkdir()
+    code = "import sys; sys.argv[0] = 'skellam'; from skellam.cli import app; app()"
+    (tools / "skellam").write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$@"\n')
+    (tools / "skellam").chmod(0o755)
+    return folder
+
+
+def run(clone, *words):
+    outcome = subprocess.run(
+        words,
+        cwd=clone,
+        env={
+            **os.environ,
+            "PATH": f"{clone / 'tools'}:{os.environ['PATH']}",
+            "PYTHONPATH": str(clone / "src"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    return outcome.stdout
+
+
+def test_everything_that_readme_shows_runs_in_a_fresh_clone(clone):
+    for block in PYTHON.findall((clone / "README.md").read_text()):
+        run(clone, sys.executable, "-c", block)
+
+
+def test_plan_encode_decode_account_train_verify_and_report_in_a_fresh_clone(clone):
+    page = (clone / "docs" / "quickstart.md").read_text()
+    plan, account, train = SHELL.findall(page)
+    assert "wrote plan.json" in run(clone, "bash", "-euc", plan)
+    shown = run(clone, sys.executable, "-c", "\n".join(PYTHON.findall(page)))
+    assert "against the server" in shown
+    assert "against the public" in run(clone, "bash", "-euc", account)
+    assert "report.html" in run(clone, "bash", "-euc", train)
+    assert (clone / "run" / "report.html").stat().st_size > 1000
