@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from benchmarks.bench_hadamard import textbook
 from benchmarks.timing import Report, Timing, interleave
 
 from skellam import SystemEntropy
@@ -117,7 +116,8 @@ def decoding(size: int) -> Timing:
 def naive_encode(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     y = x * np.float32(SCALE * min(1, CLIP / np.linalg.norm(x)))
     y *= rng.choice(np.array([-1, 1], dtype=np.float32), len(y))
-    y = textbook(y) / np.float32(math.sqrt(len(y)))
+    textbook_in_place(y)
+    y /= np.float32(math.sqrt(len(y)))
     low = np.floor(y)
     z = low.astype(np.int64) + (rng.random(len(y), dtype=np.float32) < y - low)
     mean = VARIANCE / CLIENTS / 2

@@ -1,4 +1,4 @@
-"""The hot loops and nothing else: Hadamard transform, table look-up, rounding, wrapping."""
+"""The hot loops and nothing else: rotation, norm, rounding, table look-up, wrapping."""
 
 from __future__ import annotations
 
@@ -26,6 +26,29 @@ def hadamard(x: NDArray[np.float32]) -> None:
     _backend.for_floats(len(x)).hadamard(x)
 
 
+def flip(x: NDArray[Any], bits: NDArray[np.uint8], gain: float, out: NDArray[np.float32]) -> None:
+    """Set ``out`` to ``gain`` times ``x``, negated where its bit is set (the lowest bit first).
+
+    The product is rounded to the type of ``x`` (float32 or float64), as is ``gain`` before it.
+    """
+    _backend.for_floats(len(x)).flip(x, bits, x.dtype.type(gain), out)
+
+
+def square_norm(y: NDArray[Any]) -> float:
+    """Return the sum of squares of the floats in ``y``, within ``2**-32`` of itself.
+
+    For at most 2**33 floats that neither overflow nor vanish when squared in float64: adding 2**13
+    squares errs by at most 2**-39 of their sum in any order, adding 2**20 such sums by 2**-33.
+    """
+    return _backend.for_floats(len(y)).square_norm(y)
+
+
+def shrink(y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> None:
+    """Multiply ``y`` by ``factor`` and cut it to ``-bound .. bound``, in place."""
+    # One product a float: the back ends agree on it as they do on integers.
+    _backend.for_integers(len(y)).shrink(y, factor, bound)
+
+
 def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:
     """Set ``out`` to the cell of each word's first bits; return the places that stay undecided.
 
@@ -35,8 +58,8 @@ def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDAr
     return _backend.for_integers(len(out)).look_up(cells, words, out)
 
 
-def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> int:
-    """Round ``y`` to whole numbers at random into ``out``; return the exact sum of their squares.
+def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> None:
+    """Round ``y`` to whole numbers at random into ``out``.
 
     What is rounded without bias is y' = trunc(2**32 y) / 2**32: with uniform ``coins`` the mean of
     ``out`` is y' exactly and ``out`` is one of the two integers next to y'. So |y'| <= |y| in every
@@ -50,7 +73,12 @@ def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np
     # Compared as Python floats: in float32 the limit itself would round up to 2**31.
     if y.size and not (float(y.max()) <= LARGEST_REAL and float(y.min()) >= -LARGEST_REAL):
         raise DomainError("y must lie in [-(2**31 - 1), 2**31 - 1] and be no NaN; clip or scale it")
-    return _backend.for_integers(len(out)).round_stochastic(y, coins, out)
+    _backend.for_integers(len(out)).round_stochastic(y, coins, out)
+
+
+def sum_of_squares(whole: NDArray[np.int32]) -> int:
+    """Return the exact sum of the squares of ``whole``."""
+    return _backend.for_integers(len(whole)).sum_of_squares(whole)
 
 
 def add_wrap(out: NDArray[Any], addend: NDArray[Any], bits: int) -> None:

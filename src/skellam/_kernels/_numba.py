@@ -7,6 +7,7 @@ directory, or not at all where neither can be written.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import numba
@@ -20,13 +21,15 @@ _TILE = 4096
 """A tile and its scratch copy, 32 KiB together, stay in the first-level cache."""
 _BLOCK = 1 << 18
 """A block of 1 MiB stays in the second-level cache, or nearly."""
+_SUMMED = 1 << 13
+"""Floats that are summed in any order, which lets the sum be SIMD."""
 
 
-def _compiled(loop: Callable[_P, _T]) -> Callable[_P, _T]:
+def _compiled(loop: Callable[_P, _T], fastmath: set[str] | bool = False) -> Callable[_P, _T]:
     try:
-        compiled: Callable[_P, _T] = numba.njit(nogil=True, cache=True)(loop)
+        compiled: Callable[_P, _T] = numba.njit(nogil=True, cache=True, fastmath=fastmath)(loop)
     except RuntimeError:  # no directory for the cache can be written
-        compiled = numba.njit(nogil=True)(loop)
+        compiled = numba.njit(nogil=True, fastmath=fastmath)(loop)
     return compiled
 
 
@@ -40,6 +43,23 @@ def hadamard(x: NDArray[np.float32]) -> None:
     _transform_across(x, block)
 
 
+def flip(
+    x: NDArray[Any], bits: NDArray[np.uint8], gain: np.floating[Any], out: NDArray[np.float32]
+) -> None:
+    """Set ``out`` to ``gain`` times ``x``, negated where its bit is set."""
+    _flip(x, bits, gain, out)
+
+
+def square_norm(y: NDArray[Any]) -> float:
+    """Return the sum of squares in float64."""
+    return float(_square_norm(y))
+
+
+def shrink(y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> None:
+    """Multiply ``y`` by ``factor`` and cut it to ``-bound .. bound``."""
+    _shrink(y, factor, bound)
+
+
 def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:
     """Set ``out`` to the cells of the words' first bits; return where the mark was met."""
     shift = 8 * words.itemsize - (len(cells).bit_length() - 1)
@@ -48,9 +68,14 @@ def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDAr
     return undecided[:count]
 
 
-def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> int:
-    """Round ``y`` into ``out`` and return the sum of squares."""
-    high, low = _round(y, coins, out)
+def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> None:
+    """Round ``y`` into ``out``."""
+    _round(y, coins, out)
+
+
+def sum_of_squares(whole: NDArray[np.int32]) -> int:
+    """Return the exact sum of squares."""
+    high, low = _sum_of_squares(whole)
     return (int(high) << 32) + int(low)
 
 
@@ -79,14 +104,53 @@ def _look_up(
 
 
 @_compiled
-def _round(
-    y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]
-) -> tuple[np.uint64, np.uint64]:
+def _flip(
+    x: NDArray[Any], bits: NDArray[np.uint8], gain: np.floating[Any], out: NDArray[np.float32]
+) -> None:
+    """Octet by octet: a loop over single bits would not become SIMD."""
+    for j in range(len(x) >> 3):
+        octet = bits[j]
+        for k in range(8):
+            product = x[8 * j + k] * gain
+            out[8 * j + k] = -product if octet >> k & 1 else product
+    for i in range(len(x) & ~7, len(x)):
+        product = x[i] * gain
+        out[i] = -product if bits[i >> 3] >> (i & 7) & 1 else product
+
+
+@_compiled
+def _square_norm(y: NDArray[Any]) -> float:
+    total = 0.0
+    for start in range(0, len(y), _SUMMED):
+        total += _sum_in_any_order(y[start : start + _SUMMED])
+    return total
+
+
+@partial(_compiled, fastmath={"reassoc"})
+def _sum_in_any_order(y: NDArray[Any]) -> float:
+    total = 0.0
+    for i in range(len(y)):
+        total += np.float64(y[i]) * np.float64(y[i])
+    return total
+
+
+@_compiled
+def _shrink(y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> None:
+    for i in range(len(y)):
+        y[i] = min(max(y[i] * factor, -bound), bound)
+
+
+@_compiled
+def _round(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> None:
     for i in range(len(y)):
         out[i] = (np.int64(y[i] * _ONE) + np.int64(coins[i])) >> 32
+
+
+@_compiled
+def _sum_of_squares(whole: NDArray[np.int32]) -> tuple[np.uint64, np.uint64]:
     high, low = np.uint64(0), np.uint64(0)
-    for i in range(len(out)):
-        square = np.uint64(np.int64(out[i]) * np.int64(out[i]))
+    for i in range(len(whole)):
+        square = np.uint64(np.int64(whole[i]) * np.int64(whole[i]))
         high += square >> np.uint64(32)
         low += square & np.uint64(0xFFFFFFFF)
     return high, low

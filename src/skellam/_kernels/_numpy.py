@@ -12,8 +12,10 @@ _RADIX = 16
 _COLUMNS = 1024
 _CACHED = 1 << 16
 _BLOCK = 1 << 15
-_INDICES = 1 << 14
+_SUMMED = 1 << 13
+"""Below the length from which OpenBLAS starts threads for one product."""
 _ONE = 2.0**32
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 
 
 def hadamard(x: NDArray[np.float32]) -> None:
@@ -34,12 +36,39 @@ def hadamard(x: NDArray[np.float32]) -> None:
         h *= radix
 
 
+def flip(
+    x: NDArray[Any], bits: NDArray[np.uint8], gain: np.floating[Any], out: NDArray[np.float32]
+) -> None:
+    """Set ``out`` to ``gain`` times ``x``, negated where its bit is set."""
+    factors = np.where(_BITS, -gain, gain)
+    for start in range(0, len(x), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        octets = bits[start // 8 : (start + _BLOCK) // 8]
+        flat = factors.take(octets, axis=0, mode="clip").reshape(-1)[: len(x[block])]
+        np.multiply(x[block], flat, out=out[block], casting="same_kind")
+
+
+def square_norm(y: NDArray[Any]) -> float:
+    """Return the sum of squares in float64."""
+    total = 0.0
+    for start in range(0, len(y), _SUMMED):
+        part = y[start : start + _SUMMED].astype(np.float64)
+        total += float(part @ part)
+    return total
+
+
+def shrink(y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> None:
+    """Multiply ``y`` by ``factor`` and cut it to ``-bound .. bound``."""
+    y *= factor
+    np.clip(y, -bound, bound, out=y)
+
+
 def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDArray[np.int64]:
     """Set ``out`` to the cells of the words' first bits; return where the mark was met."""
     shift = 8 * words.itemsize - (len(cells).bit_length() - 1)
-    index = np.empty(min(_INDICES, len(words)), dtype=np.intp)
-    for start in range(0, len(words), _INDICES):
-        block = slice(start, start + _INDICES)
+    index = np.empty(min(_BLOCK, len(words)), dtype=np.intp)
+    for start in range(0, len(words), _BLOCK):
+        block = slice(start, start + _BLOCK)
         part = index[: len(words[block])]
         part[:] = words[block]
         if shift:
@@ -49,17 +78,22 @@ def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDAr
     return np.flatnonzero(out == np.iinfo(out.dtype).min)
 
 
-def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> int:
-    """Round ``y`` into ``out`` and return the sum of squares."""
-    squares_fit = max(y.max(initial=0), -y.min(initial=0)) < 2**23
-    total = 0
+def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> None:
+    """Round ``y`` into ``out``."""
     for start in range(0, len(y), _BLOCK):
         block = slice(start, start + _BLOCK)
-        fixed = (y[block] * np.float64(_ONE)).astype(np.int64)
+        fixed = (y[block] * _ONE).astype(np.int64)
         fixed += coins[block]
         fixed >>= 32
         out[block] = fixed
-        total += _sum_of_squares(fixed, squares_fit)
+
+
+def sum_of_squares(whole: NDArray[np.int32]) -> int:
+    """Return the exact sum of squares: 2**15 halves of 32 bits fit 63."""
+    total = 0
+    for start in range(0, len(whole), _BLOCK):
+        squares = np.square(whole[start : start + _BLOCK], dtype=np.int64)
+        total += (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())
     return total
 
 
@@ -71,14 +105,6 @@ def add_wrap(out: NDArray[Any], addend: NDArray[Any], bits: int) -> None:
         part += addend[start : start + _BLOCK].astype(out.dtype)
         if bits < 8 * out.itemsize:
             part &= mask
-
-
-def _sum_of_squares(values: NDArray[np.int64], fits: bool) -> int:
-    """Return the exact sum; ``fits`` says that 2**15 squares of at most 2**46 fit 63 bits."""
-    if fits:
-        return int(np.einsum("i,i->", values, values))
-    squares = values * values
-    return (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())
 
 
 def _transform(x: NDArray[np.float32], scratch: NDArray[np.float32]) -> None:

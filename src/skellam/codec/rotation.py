@@ -17,15 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam._kernels import hadamard
+from skellam._kernels import flip, hadamard
 from skellam.entropy import SeededEntropy
 
 MOST_BLOCKS: Final = 63
 CHUNK: Final = 1 << 16
 """Coordinates handled at a time, so that the passes over them stay in the cache."""
-
-_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-_SIGNS: Final = 1 - 2 * _BITS.astype(np.float64)
 
 
 def padded_length(dimension: int) -> int:
@@ -43,10 +40,11 @@ def block_of(length: int) -> int:
 class Rotation:
     """The rotation of a round: the same for whoever knows its public seed."""
 
-    __slots__ = ("_signs", "length")
+    __slots__ = ("_root", "_signs", "length")
 
     def __init__(self, length: int, public_seed: bytes) -> None:
         self.length = length
+        self._root = math.sqrt(block_of(length))
         self._signs = np.empty(-(-length // 8), dtype=np.uint8)
         SeededEntropy(public_seed, "codec/signs").fill(self._signs)
 
@@ -54,7 +52,7 @@ class Rotation:
         """Return ``gain`` times the rotation of ``x`` padded with zeros."""
         out = np.empty(self.length, dtype=np.float32)
         out[len(x) :] = 0
-        self._sign(x, gain, out[: len(x)])
+        flip(x, self._signs, gain / self._root, out[: len(x)])
         _transform(out)
         return out
 
@@ -62,19 +60,8 @@ class Rotation:
         """Overwrite ``y`` and return ``gain`` times its first coordinates before the rotation."""
         _transform(y)
         x = y[:dimension]
-        self._sign(x, gain, x)
+        flip(x, self._signs, gain / self._root, x)
         return x
-
-    def _sign(self, x: NDArray[np.floating[Any]], gain: float, out: NDArray[np.float32]) -> None:
-        unit = gain / math.sqrt(block_of(self.length))
-        signs = (unit * _SIGNS).astype(x.dtype)
-        factors = np.empty((CHUNK // 8, 8), dtype=x.dtype)
-        for start in range(0, len(x), CHUNK):
-            part = x[start : start + CHUNK]
-            octets = self._signs[start // 8 : -(-(start + len(part)) // 8)]
-            np.take(signs, octets, axis=0, mode="clip", out=factors[: len(octets)])
-            flat = factors.reshape(-1)[: len(part)]
-            np.multiply(part, flat, out=out[start : start + CHUNK], casting="same_kind")
 
 
 def coordinate_subset(length: int, kept: int, public_seed: bytes) -> NDArray[np.int64]:

@@ -9,13 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skellam._kernels import round_stochastic
+from skellam import _kernels
 from skellam.codec.rotation import CHUNK
 from skellam.entropy import Entropy
 from skellam.errors import DomainError
 
-_DOT: Final = 1 << 13
-"""Below the length from which OpenBLAS starts threads for one product."""
 MOST_TRIES: Final = 128
 """Every try of conditional rounding succeeds with probability at least ``1 - beta``."""
 
@@ -33,20 +31,8 @@ def finite_peak(x: NDArray[np.floating[Any]]) -> float:
 
 
 def upper_norm(y: NDArray[np.floating[Any]]) -> float:
-    """Return an upper bound, tight to ``2**-30``, on the L2 norm of the very floats in ``y``.
-
-    Adding 2**13 squares in float64 errs by at most 2**-39 of the sum in any order, adding the
-    rows' sums (at most 2**20 of them) by 2**-32, and each is halved by the root.
-    """
-    rows = np.zeros((-(-min(CHUNK, len(y)) // _DOT), _DOT))
-    flat = rows.reshape(-1)
-    total = 0.0
-    for start in range(0, len(y), CHUNK):
-        part = y[start : start + CHUNK]
-        flat[: len(part)] = part
-        flat[len(part) :] = 0
-        total += float(np.vecdot(rows, rows).sum())
-    return math.sqrt(total) * (1 + 2.0**-30)
+    """Return an upper bound, tight to ``2**-30``, on the L2 norm of the very floats in ``y``."""
+    return math.sqrt(_kernels.square_norm(y)) * (1 + 2.0**-30)
 
 
 def shrink(
@@ -59,14 +45,11 @@ def shrink(
     The factor and each product round up by at most 2**-24 of themselves (denormal products by
     2**-150, far below ``radius``), which the last factor outweighs.
     """
-    factor = np.float32(radius / norm * (1 - 2.0**-22)) if norm > radius else None
-    bound = None if largest is None else _float32_below(largest)
+    factor = np.float32(radius / norm * (1 - 2.0**-22) if norm > radius else 1)
+    bound = np.float32(np.inf) if largest is None else _float32_below(largest)
     for start in range(0, len(y), CHUNK):
         part = y[start : start + CHUNK]
-        if factor is not None:
-            part *= factor
-        if bound is not None:
-            np.clip(part, -bound, bound, out=part)
+        _kernels.shrink(part, factor, bound)
         yield part
 
 
@@ -78,7 +61,7 @@ def round_unbiased(
     whole = np.empty(CHUNK, dtype=np.int32)
     for part in chunks:
         entropy.fill(coins[: len(part)])
-        round_stochastic(part, coins[: len(part)], whole[: len(part)])
+        _kernels.round_stochastic(part, coins[: len(part)], whole[: len(part)])
         yield whole[: len(part)]
 
 
@@ -103,9 +86,8 @@ def _float32_below(bound: float) -> np.float32:
 
 def _round(y: NDArray[np.float32], whole: NDArray[np.int32], entropy: Entropy) -> int:
     coins = np.empty(min(CHUNK, len(y)), dtype=np.uint32)
-    square = 0
     for start in range(0, len(y), CHUNK):
         part = y[start : start + CHUNK]
         entropy.fill(coins[: len(part)])
-        square += round_stochastic(part, coins[: len(part)], whole[start : start + CHUNK])
-    return square
+        _kernels.round_stochastic(part, coins[: len(part)], whole[start : start + CHUNK])
+    return _kernels.sum_of_squares(whole)

@@ -23,8 +23,11 @@ from skellam.entropy import Entropy
 from skellam.noise import DiscreteGaussian, Skellam
 from skellam.vectors import residue_dtype
 
-_SPAN: Final = 1 << 20
-"""Draws made at a time. Part of the format: removable noise is drawn again in the same spans."""
+_SPAN: Final = 1 << 18
+"""Draws made at a time, few enough for the cache.
+
+Part of the format: removable noise is drawn again in the same spans.
+"""
 
 Sampler = Skellam | DiscreteGaussian
 Lattices = Iterator[NDArray[np.signedinteger[Any]]]
@@ -77,15 +80,13 @@ def wrapped(
 ) -> NDArray[np.unsignedinteger[Any]]:
     """Return the sum modulo ``2**bits`` of ``lattice`` and ``noises``, all given in chunks."""
     out = np.empty(length, dtype=residue_dtype(bits))
-    mask = out.dtype.type((1 << bits) - 1)
-    for start, whole, *draws in zip(range(0, length, CHUNK), lattice, *noises, strict=True):
-        part = out[start : start + CHUNK]
+    for start, whole in zip(range(0, length, CHUNK), lattice, strict=True):
         # The cast reduces modulo 2**8, 2**16 or 2**32, which 2**bits divides.
-        np.copyto(part, whole, casting="unsafe")
-        for noise in draws:
-            add_wrap(part, noise, bits)
-        if not draws:
-            part &= mask
+        np.copyto(out[start : start + CHUNK], whole, casting="unsafe")
+    for noise in noises:
+        add_lattice(out, noise, bits)
+    if not noises:
+        out &= out.dtype.type((1 << bits) - 1)
     return out
 
 
