@@ -45,7 +45,8 @@ def test_a_guarantee_that_is_none_raises(epsilon, delta):
 
 
 @pytest.mark.parametrize(
-    ("value", "printed"), [(0.0005, "0.0005"), (0.1, "0.1"), (3.99951, "4.000"), (1.00001, "1.001")]
+    ("value", "printed"),
+    [(0.0005, "0.0005"), (12.0, "12"), (3.99951, "4"), (1.00001, "1.001"), (math.inf, "inf")],
 )
 def test_numbers_are_printed_rounded_up_from_the_digits_that_were_given(value, printed):
     assert rounded_up(value) == printed

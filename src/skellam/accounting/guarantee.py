@@ -68,4 +68,5 @@ class Guarantee:
 
 def rounded_up(x: float) -> str:
     """Return four digits of ``x``, rounded up: what is printed is still a bound."""
-    return f"{Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(float(x))):g}"
+    four = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(float(x)))
+    return f"{float(four):.4g}"
