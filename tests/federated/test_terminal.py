@@ -13,7 +13,7 @@ SHOWN = fl.Record(
 
 
 def test_a_measured_record_is_told_in_few_words():
-    assert describe(SHOWN) == "accuracy 90.0%, loss 0.250, ε 1.5 public, 12.0 server"
+    assert describe(SHOWN) == "accuracy 90.0%, loss 0.250, ε 1.5 public, 12 server"
     assert describe(fl.Record(round=0)) == ""
 
 

@@ -79,7 +79,7 @@ def slack_by_atoms(
     return Slack(rare=min(1.0, rare), stretch=_STRETCH)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _atom_cost(law: Law, shift: int, atom_error: float) -> float:
     """Bound E[min(1, 2a/p(Y))] for Y a draw of the law moved by ``shift`` (lemma 2's M)."""
     left = law.log_pmf[::-1] if law.shift else law.log_pmf[:0:-1]
