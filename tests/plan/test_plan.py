@@ -289,61 +289,44 @@ def test_a_fixed_size_cohort_costs_much_more():
     assert plan.privacy().adjacency == "replace-one"
 
 
+def issue_66(**changes):
+    """Issue 66 of google-research/federated: its plan, and the target it is calibrated for."""
+    settings = {
+        "dimension": 2**24,
+        "clip": 3.0,
+        "cohort": 16,
+        "rounds": 150,
+        "sampling": "all",
+        "rounding": "conditional",
+        "accountant": "paper",
+        "signal_multiple": 3.0,
+    }
+    return Plan(**{**settings, **changes}).calibrated(epsilon=6, delta=0.01)
+
+
 def test_bits_that_cannot_carry_a_plan_name_the_fewest_that_can():
-    """Issue 66 of google-research/federated: 16 bits have no solution with the paper's rounding."""
-    plan = Plan(
-        dimension=2**24,
-        clip=3.0,
-        cohort=16,
-        rounds=150,
-        sampling="all",
-        bits=16,
-        rounding="conditional",
-        accountant="paper",
-        signal_multiple=3.0,
-    )
     with pytest.raises(InfeasibleError, match="fewest that can: 17"):
-        plan.calibrated(epsilon=6, delta=0.01)
-    ours = dataclasses.replace(plan, rounding=None, accountant="best")
-    assert ours.calibrated(epsilon=6, delta=0.01).privacy().epsilon <= 6
+        issue_66(bits=16)
+    assert issue_66(bits=16, rounding=None, accountant="best").privacy().epsilon <= 6
 
 
-ISSUE_66 = [
-    (20, 8348.494662, 5.233357786),
-    (19, 4132.065288, 5.286782384),
-    (18, 1979.514946, 5.517849243),
-    (17, 793.614765, 6.881591755),
-]
-
-
-@pytest.mark.parametrize(("bits", "scale", "local"), ISSUE_66)
+@pytest.mark.parametrize(
+    ("bits", "scale", "local"),
+    [
+        (20, 8348.494662, 5.233357786),
+        (19, 4132.065288, 5.286782384),
+        (18, 1979.514946, 5.517849243),
+        (17, 793.614765, 6.881591755),
+    ],
+)
 def test_issue_66_has_the_authors_scale_and_deviation(bits, scale, local):
-    plan = Plan(
-        dimension=2**24,
-        clip=3.0,
-        cohort=16,
-        rounds=150,
-        sampling="all",
-        bits=bits,
-        rounding="conditional",
-        accountant="paper",
-        signal_multiple=3.0,
-    ).calibrated(epsilon=6, delta=0.01)
+    plan = issue_66(bits=bits)
     assert plan.solved.scale == pytest.approx(scale, rel=2e-6)
     assert plan.noise_multiplier * 3.0 / 4 == pytest.approx(local, rel=2e-6)
 
 
 def test_issue_66_with_a_fixed_scale_has_the_authors_deviation():
-    plan = Plan(
-        dimension=2**24,
-        clip=3.0,
-        cohort=16,
-        rounds=150,
-        sampling="all",
-        rounding="conditional",
-        accountant="paper",
-        scale=350.0,
-    ).calibrated(epsilon=6, delta=0.01)
+    plan = issue_66(scale=350.0)
     assert plan.noise_multiplier * 3.0 / 4 == pytest.approx(11.43585395098052, rel=2e-6)
 
 
