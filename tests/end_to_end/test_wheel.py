@@ -24,7 +24,9 @@ def test_the_wheel_installs_in_a_clean_environment_and_draws_noise(tmp_path):
     run(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel)
     code = (
         "import skellam as sk\n"
+        "from importlib.resources import files\n"
         "from skellam import noise\n"
+        "assert files('skellam.report').joinpath('style.css').read_text()\n"
         "print(len(noise.Skellam(4.0).draw(1000, entropy=sk.SystemEntropy())), sk.__file__)"
     )
     printed = run(python, "-c", code, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"})
