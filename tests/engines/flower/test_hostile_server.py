@@ -187,6 +187,19 @@ def test_a_plan_that_costs_too_much_is_refused_whatever_it_states(tmp_path):
     assert_refused(server_.train(), "limit round_epsilon: the plan costs")
 
 
+def test_a_plan_whose_noise_bears_too_few_colluders_is_refused(tmp_path):
+    fleet = Fleet(tmp_path, limits={"least_colluding": 0.2})
+    assert_refused(Server.of(fleet).train(), "limit least_colluding: the plan's noise bears 0%")
+
+
+def test_another_model_than_a_client_allows_is_refused(tmp_path):
+    allowed = {k: array.numpy() for k, array in model(5.0).items()}
+    fleet = Fleet(tmp_path, limits={"models": [model_digest(allowed).hex()]})
+    assert_refused(Server.of(fleet).train(), "limit models: this node trains other models")
+    _, (report,) = fleet.start(arrays=model(5.0))
+    assert report.failure == ""
+
+
 @pytest.mark.parametrize("noise", ["central-skellam", "none"])
 def test_a_plan_without_the_clients_own_noise_is_refused(tmp_path, noise):
     made = replace(plan(), noise=noise)

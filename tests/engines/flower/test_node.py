@@ -43,6 +43,20 @@ def test_limits_have_domains(name):
             Limits(**{**LIMITS, name: wrong})
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("least_colluding", 1.5),
+        ("least_colluding", float("nan")),
+        ("models", ["ab"]),
+        ("models", [1]),
+    ],
+)
+def test_optional_limits_have_domains_too(name, wrong):
+    with pytest.raises(DomainError, match=name):
+        Limits(**{**LIMITS, name: wrong})
+
+
 def test_a_key_file_never_shows_in_an_error(tmp_path):
     node_files(tmp_path)
     key = tmp_path / "1.key"

@@ -100,7 +100,7 @@ class _Client:
         limits.require_company(invitation.invited)
         journal.require_room(node.spend, limits, limits.price(invitation.plan))
         node.enter(invitation.round_id, "train")
-        model, update = self._update(message, context, invitation)
+        model, update = self._update(message, context, invitation, limits)
         this = invitation.protocol(model)
         phase, sent, _ = client.Advertise(node.party(this)).step(
             history=History(), entropy=self._protocol_entropy(node)
@@ -176,7 +176,7 @@ class _Client:
         return codec.encode_or_zeros(update, entropy=mine, removable=phase.noise_seeds)
 
     def _update(
-        self, message: Message, context: Context, invitation: Invitation
+        self, message: Message, context: Context, invitation: Invitation, limits: Limits
     ) -> tuple[bytes, NDArray[np.floating[Any]]]:
         """Return the digest of the model that was really given, and the update."""
         message.content = RecordDict({k: v for k, v in message.content.items() if k != RECORD})
@@ -188,6 +188,7 @@ class _Client:
                 f"the model has {layout.dimension}"
             )
         before, digest = layout.flatten(model).copy(), model_digest(model)
+        limits.require_model(digest)
         reply = self._call(message, context)
         if reply is None:
             return digest, np.zeros_like(before)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from skellam import _checks
-from skellam.errors import BudgetError, DomainError, ThresholdError
+from skellam.errors import BudgetError, DomainError, TamperError, ThresholdError
 from skellam.plan import Noise, Plan, privacy
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ class Limits:
     delta: float
     smallest_cohort: int
     most_participations: int
+    least_colluding: float = 0.0
+    """Share of colluding clients that a plan's noise must bear."""
+    models: tuple[str, ...] = ()
+    """Digests, in hexadecimal, of the only models to train; any model where there are none."""
 
     def __post_init__(self) -> None:
         for name in ("round_epsilon", "total_epsilon"):
@@ -35,6 +39,9 @@ class Limits:
         object.__setattr__(self, "delta", _checks.open_unit("delta", self.delta))
         for name, least in (("smallest_cohort", 2), ("most_participations", 1)):
             object.__setattr__(self, name, _checks.integer(name, getattr(self, name), least))
+        share = _checks.between("least_colluding", self.least_colluding, 0, 1)
+        object.__setattr__(self, "least_colluding", share)
+        object.__setattr__(self, "models", tuple(map(_digest, self.models)))
 
     def price(self, plan: Plan) -> Mechanism:
         """Return what one round of ``plan`` costs this client, computed from its noise alone.
@@ -46,6 +53,11 @@ class Limits:
             raise DomainError(
                 f'a fleet needs noise="skellam", got "{plan.noise}": only sums of Skellam noise '
                 "have the planned law whatever the cohort"
+            )
+        if plan.colluding < self.least_colluding:
+            raise BudgetError(
+                f"limit least_colluding: the plan's noise bears {plan.colluding:.0%} of colluding "
+                f"clients; this node demands {self.least_colluding:.0%}"
             )
         mechanism = privacy.round_mechanism(plan)
         epsilon = _epsilon(mechanism, self.delta)
@@ -71,6 +83,13 @@ class Limits:
                 f"this node demands {self.smallest_cohort}"
             )
 
+    def require_model(self, digest: bytes) -> None:
+        """Raise `TamperError` if only other models may be trained."""
+        if self.models and digest.hex() not in self.models:
+            raise TamperError(
+                "limit models: this node trains other models than the one it was given"
+            )
+
     def require_turn(self, participations: int) -> None:
         """Raise `BudgetError` if this client took part ``participations`` times already."""
         if participations >= self.most_participations:
@@ -78,6 +97,14 @@ class Limits:
                 f"limit most_participations: this node took part in {participations} rounds; "
                 f"it allows {self.most_participations}"
             )
+
+
+def _digest(text: str) -> str:
+    if not (isinstance(text, str) and len(text) == 64 and set(text) <= set("0123456789abcdef")):
+        raise DomainError(
+            f"models must hold SHA-256 digests in lower-case hexadecimal, got {text!r}"
+        )
+    return text
 
 
 @lru_cache(maxsize=8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,10 @@ class Node:
         file = Path(path)
         record = _read(file)
         limits = record.pop("limits", None)
-        if not isinstance(limits, dict) or set(limits) != {f.name for f in fields(Limits)}:
-            names = ", ".join(f.name for f in fields(Limits))
-            raise DataError(f"{file} must have a table [limits] with {names}")
+        names = {f.name: f.default is MISSING for f in fields(Limits)}
+        required = {name for name, needed in names.items() if needed}
+        if not isinstance(limits, dict) or not required <= set(limits) <= set(names):
+            raise DataError(f"{file} must have a table [limits] with {', '.join(names)}")
         if set(record) != {"identity", "roster", "spend"}:
             raise DataError(f"{file} must name the files identity, roster and spend")
         place = {name: file.parent / str(value) for name, value in record.items()}
