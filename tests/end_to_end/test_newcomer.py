@@ -48,7 +48,9 @@ def run(clone, *words):
 
 
 def test_everything_that_readme_shows_runs_in_a_fresh_clone(clone):
-    for block in PYTHON.findall((clone / "README.md").read_text()):
+    blocks = PYTHON.findall((clone / "README.md").read_text())
+    assert len(blocks) >= 3
+    for block in blocks:
         run(clone, sys.executable, "-c", block)
 
 

@@ -27,8 +27,6 @@ class Load:
     """Norm of the mean update over the clip; 1 when all clients agree, the worst case."""
     surplus: float = 1.0
     """Variance that arrives when nobody drops out, over the variance that is guaranteed."""
-    exact: bool = False
-    """Whether the vectors are integers already, so that nothing is rounded."""
 
     @property
     def kept_clip(self) -> float:
@@ -42,8 +40,6 @@ class Load:
 
     def rounding_variance(self, scale: float) -> float:
         """Return the variance that rounding adds to a coordinate of the sum, integer domain."""
-        if self.exact:
-            return 0.0
         return self.cohort * rounding_variance(scale * self.kept_clip / math.sqrt(self.kept))
 
     def spread(self, scale: float, multiplier: float) -> float:

@@ -344,3 +344,8 @@ def test_records_carry_mechanisms_exactly():
     assert Spend.from_fields(spend.to_fields()) == spend
     assert from_record(to_record(spend.mechanism)) == spend.mechanism
     assert Account(Terms(1.0, 0.5)).plus(spend).spends == (spend,)
+
+
+def test_a_path_without_a_ledger_is_named_as_it_was_given(tmp_path):
+    with pytest.raises(LedgerError, match=r"there is no ledger .*/nothing; Ledger\.create"):
+        Ledger.verify(tmp_path / "nothing")

@@ -170,7 +170,10 @@ def _tail_path(path: Path) -> Path:
 
 
 def _read_tail(path: Path) -> _Tail:
-    return _Tail.from_bytes(_read_file(_tail_path(path)))
+    tail = _tail_path(path)
+    if not (path.exists() or tail.exists()):
+        raise LedgerError(f"there is no ledger {path}; Ledger.create makes one")
+    return _Tail.from_bytes(_read_file(tail))
 
 
 def _read_file(path: Path) -> bytes:
