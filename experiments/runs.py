@@ -1,0 +1,212 @@
+"""Train for the learning figures and record it: ``python -m experiments.runs mnist_writers``.
+
+All runs of a seed start from the same model and see the same cohorts and batches; only what privacy
+does to the sums differs. A run that is recorded already is not repeated. Settings were chosen on
+validation data at another seed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import track
+
+import skellam as sk
+from skellam import federated as fl
+from skellam.errors import InfeasibleError
+
+RECORDED = Path(__file__).parent / "recorded"
+GAUSSIAN = "central Gaussian"
+NOTHING = "no privacy"
+EIGHT, TWELVE = "Skellam (here), 8 bits", "Skellam (here), 12 bits"
+COMPRESSED = "Skellam (here), 2 bits a parameter"
+LAST = 20
+"""Accuracies are means over what was measured in so many last rounds."""
+
+
+def paper(bits: int, multiple: int) -> str:
+    """Return the name of the paper's rounding and accounting."""
+    return f"Skellam (the paper), {bits} bits, k = {multiple}"
+
+
+_PAPER = {
+    paper(bits, multiple): {
+        "accountant": "paper",
+        "rounding": "conditional",
+        "signal_multiple": float(multiple),
+        "bits": bits,
+    }
+    for bits in (12, 14, 16)
+    for multiple in (3, 4)
+}
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    NOTHING: {"noise": "gaussian"},
+    GAUSSIAN: {"noise": "gaussian"},
+    EIGHT: {"bits": 8},
+    TWELVE: {"bits": 12},
+    COMPRESSED: {"bits": 8},
+    **_PAPER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all runs of a task have in common, beside its preset."""
+
+    clip: float
+    rate: float
+    """Of the clients."""
+    epsilons: tuple[float, ...]
+    rounds: int = 60
+    server: float = 1.0
+
+
+SETTINGS = {
+    "mnist_writers": Setting(clip=0.3, rate=0.1, epsilons=(2.0, 4.0, 8.0)),
+    "unipen": Setting(clip=0.3, rate=0.1, epsilons=(2.0, 4.0, 8.0)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One way to train a task at one epsilon from one seed."""
+
+    task: str
+    way: str
+    epsilon: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A cell, what was planned for it, and what came out; accuracies are of the test data."""
+
+    cell: Cell
+    setting: Setting
+    noise_multiplier: float
+    server_epsilon: float
+    """Against the server, for a client with the mean number of participations."""
+    bytes_per_client: int
+    accuracy: float
+    curve: tuple[tuple[int, float], ...]
+    seconds: float
+
+    def to_line(self) -> str:
+        """Return the run as a line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_line(cls, line: str) -> Run:
+        """Return the run that `to_line` wrote."""
+        read = json.loads(line)
+        setting = {**read["setting"], "epsilons": tuple(read["setting"]["epsilons"])}
+        curve = tuple((number, accuracy) for number, accuracy in read["curve"])
+        return cls(
+            **{
+                **read,
+                "cell": Cell(**read["cell"]),
+                "setting": Setting(**setting),
+                "curve": curve,
+            }
+        )
+
+
+def recorded(task: str, folder: Path = RECORDED) -> list[Run]:
+    """Return the runs of ``task`` that are recorded."""
+    path = folder / f"{task}.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [Run.from_line(line) for line in lines]
+
+
+def run(cell: Cell, setting: Setting, data: Path) -> Run:
+    """Train, or raise `InfeasibleError` where the bits carry no plan for the epsilon."""
+    start = time.perf_counter()
+    preset = fl.preset(cell.task)
+    task = preset.task(data)
+    task = replace(task, training=replace(task.training, rate=setting.rate))
+    changes = dict(WAYS[cell.way])
+    if cell.way == COMPRESSED:
+        changes["compression"] = 2 * task.dimension // changes["bits"]
+    plan = preset.plan(
+        task, epsilon=cell.epsilon, clip=setting.clip, rounds=setting.rounds, **changes
+    )
+    history = fl.train(
+        task,
+        plan,
+        aggregate=fl.plain() if cell.way == NOTHING else fl.clear(),
+        entropy=sk.SeededEntropy(cell.seed.to_bytes(32, "big"), f"experiments/{cell.task}"),
+        server=preset.server(setting.server),
+        every=setting.rounds // 10,
+    )
+    measured = [r for r in history.records if r.test_accuracy is not None]
+    return Run(
+        cell=cell,
+        setting=setting,
+        noise_multiplier=plan.noise_multiplier,
+        server_epsilon=plan.privacy(audience="server").epsilon,
+        bytes_per_client=4 * task.dimension if plan.noise.continuous else plan.bytes_per_client,
+        accuracy=history.last(LAST).test_accuracy,
+        curve=tuple((r.round + 1, float(r.test_accuracy or 0.0)) for r in measured),
+        seconds=round(time.perf_counter() - start, 1),
+    )
+
+
+def cells(task: str, seeds: int) -> Iterable[Cell]:
+    """Yield the cells of ``task``: all ways at the middle epsilon, the main ones at the others."""
+    epsilons = SETTINGS[task].epsilons
+    middle = epsilons[len(epsilons) // 2]
+    main = (GAUSSIAN, EIGHT, TWELVE)
+    beside = (COMPRESSED, *(paper(bits, 4) for bits in (12, 14, 16)), NOTHING)
+    for seed in range(seeds):
+        yield from (Cell(task, way, middle, seed) for way in main)
+    for epsilon in epsilons:
+        for seed in range(seeds if epsilon != middle else 0):
+            yield from (Cell(task, way, epsilon, seed) for way in main)
+    for seed in range(seeds):
+        yield from (Cell(task, way, middle, seed) for way in beside)
+    for epsilon in epsilons:
+        yield from (Cell(task, name, epsilon, 0) for name in _PAPER)
+
+
+def _attempt(cell: Cell, data: Path) -> Run | None:
+    try:
+        return run(cell, SETTINGS[cell.task], data)
+    except InfeasibleError:
+        return None
+
+
+def main(
+    task: str,
+    *,
+    seeds: Annotated[int, typer.Option(help="Paired seeds of the main cells.")] = 5,
+    data: Annotated[Path, typer.Option(envvar="SKELLAM_DATA")] = Path("../shared/data"),
+    out: Annotated[Path, typer.Option(help="Where runs are recorded.")] = RECORDED,
+    workers: Annotated[int, typer.Option(help="Runs side by side.")] = 2,
+) -> None:
+    """Train every cell of TASK that is not recorded yet, and record it."""
+    done = {run.cell for run in recorded(task, out)}
+    wanted = [cell for cell in dict.fromkeys(cells(task, seeds)) if cell not in done]
+    os.environ["OMP_NUM_THREADS"] = "1"
+    out.mkdir(parents=True, exist_ok=True)
+    with (
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+        (out / f"{task}.jsonl").open("a", encoding="utf-8") as file,
+    ):
+        results = pool.map(_attempt, wanted, [data] * len(wanted))
+        for result in track(results, description=task, total=len(wanted)):
+            if result is not None:
+                file.write(result.to_line() + "\n")
+                file.flush()
+
+
+if __name__ == "__main__":
+    typer.run(main)
