@@ -1,4 +1,5 @@
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,9 +7,11 @@ import pytest
 from skellam.errors import DataError
 from skellam.federated.checkpoint import Checkpoint
 from skellam.federated.server import adam
+from skellam.plan import AdaptiveClip
 
 STATE = adam(rate=0.1).init(np.arange(5, dtype=np.float32))
-CHECKPOINT = Checkpoint(7, STATE, bytes(range(32)), "digest", spends=9)
+CLIP = AdaptiveClip(clip=0.1234, target=0.6, rate=0.3)
+CHECKPOINT = Checkpoint(7, STATE, bytes(range(32)), "digest", spends=9, clip=CLIP)
 
 
 def test_a_checkpoint_reads_back_and_is_the_operators_alone(tmp_path):
@@ -22,9 +25,16 @@ def test_a_checkpoint_reads_back_and_is_the_operators_alone(tmp_path):
         9,
     )
     assert np.array_equal(read.state.model, STATE.model)
+    assert read.clip == CLIP
     assert len(read.state.memory) == 2
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_clip_that_does_not_adapt_is_not_kept(tmp_path):
+    path = tmp_path / "checkpoint.npz"
+    replace(CHECKPOINT, clip=None).save(path)
+    assert Checkpoint.load(path).clip is None
 
 
 @pytest.mark.parametrize("keep", [0, 10, 200, -1])

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -7,6 +8,7 @@ from oracles.tiny_task import plan
 from skellam.errors import DataError
 from skellam.federated import Header, Record
 from skellam.federated.history import read_records
+from skellam.plan import AdaptiveClip
 
 RECORD = Record(round=3, test_loss=0.5, test_accuracy=0.75, epsilon_server_worst=math.inf)
 HEADER = Header(
@@ -43,6 +45,8 @@ def test_a_torn_last_line_never_was(tmp_path):
 
 def test_a_header_reads_back():
     assert Header.from_json(HEADER.to_json()) == HEADER
+    adaptive = replace(HEADER, clip=AdaptiveClip(clip=0.1))
+    assert Header.from_json(adaptive.to_json()) == adaptive
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"skellam-run": 2}', '{"skellam-run": 1}'])

@@ -13,6 +13,10 @@ from skellam.errors import DataError, DomainError, LedgerError, ThresholdError
 from skellam.federated.cohort import Population, heads
 from skellam.federated.data import Splits, client_data
 from skellam.federated.streams import Streams
+from skellam.plan import AdaptiveClip
+
+ADAPTIVE = plan(quantile_noise=0.1)
+CLIP = AdaptiveClip(clip=0.1, rate=0.5)
 
 
 def run(made=None, *, learnt=None, aggregate=None, entropy=None, **options):
@@ -219,18 +223,82 @@ def test_a_run_is_not_started_twice_in_one_folder(tmp_path):
     assert len(again.records) == 5
 
 
+def clips(history):
+    return [record.clip for record in history.records]
+
+
+@pytest.mark.parametrize("changes", [{}, {"removable": True}, {"noise": "central-skellam"}])
+def test_under_a_clip_that_adapts_secure_and_clear_agree_bit_for_bit(changes):
+    made = plan(quantile_noise=0.1, **changes)
+    dropout = {1: range(2), 3: (5,)}
+    clear = run(made, clip=CLIP, aggregate=fl.clear(dropout=dropout))
+    secure = run(made, clip=CLIP, aggregate=fl.secure(dropout=dropout))
+    assert np.array_equal(clear.model, secure.model)
+    assert clear.records == secure.records
+    assert len(set(clips(clear))) > 3
+    assert clips(clear)[0] == 0.1
+
+
+def test_the_clip_follows_the_norms_of_the_updates_and_trains():
+    """From far below and from far above it comes to the same norms, which shrink as it learns."""
+    made = plan(rounds=40, noise="none", quantile_noise=0.1)
+    low, high = (
+        run(made, clip=AdaptiveClip(clip=start, rate=1.0), every=40) for start in (1e-3, 1e3)
+    )
+    assert 1 / 2 < clips(low)[-1] / clips(high)[-1] < 2
+    assert low.records[-1].test_accuracy > 0.9
+    assert clips(low)[5] > clips(low)[0]
+    assert clips(high)[5] < clips(high)[0]
+
+
+def test_a_skipped_round_leaves_the_clip():
+    history = run(ADAPTIVE, clip=CLIP, aggregate=fl.clear(dropout={2: range(12)}))
+    assert history.records[2].skipped
+    assert clips(history)[3] == clips(history)[2] != clips(history)[1]
+
+
+def test_the_ledger_pays_for_vector_and_count_together():
+    history = run(ADAPTIVE, clip=CLIP, entropy=sk.SystemEntropy())
+    assert history.guarantees.public.epsilon == pytest.approx(ADAPTIVE.privacy().epsilon)
+    assert ADAPTIVE.privacy().epsilon > plan().privacy().epsilon
+
+
+@pytest.mark.parametrize(
+    ("made", "clip", "aggregate", "match"),
+    [
+        (plan(), CLIP, fl.clear(), "quantile_noise"),
+        (ADAPTIVE, None, fl.clear(), "clip must be given"),
+        (ADAPTIVE, CLIP, fl.plain(), "nothing is clipped"),
+    ],
+)
+def test_a_clip_and_a_plan_that_do_not_go_together_are_refused(
+    tmp_path, made, clip, aggregate, match
+):
+    with pytest.raises(DomainError, match=match):
+        run(made, clip=clip, aggregate=aggregate, folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 class CutOffError(Exception):
     pass
 
 
 @pytest.mark.parametrize("server", [fl.fedavg(momentum=0.9), fl.adam(rate=0.1)])
-@pytest.mark.parametrize("aggregate", [fl.clear(dropout=0.1), fl.secure(dropout=0.1), fl.plain()])
-def test_a_run_that_was_cut_off_ends_like_one_that_was_not(tmp_path, server, aggregate):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"aggregate": fl.clear(dropout=0.1)},
+        {"aggregate": fl.secure(dropout=0.1)},
+        {"aggregate": fl.plain()},
+        {"made": ADAPTIVE, "clip": CLIP},
+    ],
+)
+def test_a_run_that_was_cut_off_ends_like_one_that_was_not(tmp_path, server, options):
     def cut_off(record):
         if record.round in (1, 2):
             raise CutOffError
 
-    options = {"server": server, "aggregate": aggregate}
+    options = {"server": server, **options}
     whole = run(folder=tmp_path / "whole", **options)
     for _ in range(2):
         with pytest.raises(CutOffError):
@@ -256,6 +324,13 @@ def test_a_run_goes_on_only_as_it_began(tmp_path, changes):
     run(folder=tmp_path)
     with pytest.raises(DataError, match="resume"):
         run(folder=tmp_path, resume=True, **changes)
+
+
+@pytest.mark.parametrize("change", [{"clip": 0.2}, {"target": 0.6}, {"rate": 0.2}])
+def test_a_run_goes_on_only_with_the_clip_that_it_began_with(tmp_path, change):
+    run(ADAPTIVE, clip=CLIP, folder=tmp_path)
+    with pytest.raises(DataError, match="resume"):
+        run(ADAPTIVE, clip=replace(CLIP, **change), folder=tmp_path, resume=True)
 
 
 def test_a_ledger_that_lost_spends_is_refused(tmp_path):

@@ -12,7 +12,7 @@ from skellam.engines import local
 from skellam.entropy import Entropy
 from skellam.errors import DomainError
 from skellam.federated.cohort import heads
-from skellam.plan import Noise, Plan
+from skellam.plan import AdaptiveClip, Noise, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,20 @@ class Aggregation:
         gone = heads(len(members), self.dropout, entropy=entropy)
         return tuple(np.array(members, dtype=np.intp)[gone].tolist())
 
-    def require(self, plan: Plan) -> None:
-        """Raise unless cohorts of the planned size can be summed in this way."""
+    def require(self, plan: Plan, clip: AdaptiveClip | None = None) -> None:
+        """Raise unless cohorts of the planned size can be summed in this way, with such a clip."""
         if self.run is local.secure and plan.noise.continuous:
             raise DomainError(f'noise="{plan.noise}" goes through no ring; aggregate in the clear')
+        if self.run is local.plain:
+            if clip is not None:
+                raise DomainError("clip must be None: nothing is clipped without privacy")
+        elif clip is not None and plan.quantile_noise is None:
+            raise DomainError("clip adapts only where the plan has quantile_noise, such as 0.05")
+        elif clip is None and plan.quantile_noise is not None:
+            raise DomainError(
+                "clip must be given: the plan pays for a clip that adapts; "
+                "or plan without quantile_noise"
+            )
         local.require_cohort(plan, local.Round(0, bytes(32), tuple(range(plan.invited))))
 
     def private(self, plan: Plan) -> bool:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skellam.errors import DataError
 from skellam.federated import durable
 from skellam.federated.server import ServerState
+from skellam.plan import AdaptiveClip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,11 +33,15 @@ class Checkpoint:
     """Digest of all that must be the same when the run goes on."""
     spends: int
     """Lines that the ledger has at least."""
+    clip: AdaptiveClip | None = None
+    """The clip of round ``round``, if it adapts."""
 
     def save(self, path: Path) -> None:
         """Replace the checkpoint at ``path``."""
         buffer = io.BytesIO()
-        memory = {f"memory_{i}": array for i, array in enumerate(self.state.memory)}
+        arrays = {f"memory_{i}": array for i, array in enumerate(self.state.memory)}
+        if self.clip is not None:
+            arrays["clip"] = np.array([self.clip.clip, self.clip.target, self.clip.rate])
         np.savez(
             buffer,
             round=self.round,
@@ -44,7 +50,7 @@ class Checkpoint:
             run=np.frombuffer(self.run, dtype=np.uint8),
             fingerprint=self.fingerprint,
             spends=self.spends,
-            **memory,  # type: ignore[arg-type]
+            **arrays,  # type: ignore[arg-type]
         )
         durable.replace(path, buffer.getvalue(), mode=durable.SECRET)
 
@@ -61,6 +67,12 @@ class Checkpoint:
                     run=file["run"].tobytes(),
                     fingerprint=str(file["fingerprint"]),
                     spends=int(file["spends"]),
+                    clip=_clip(file["clip"]) if "clip" in file else None,
                 )
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise DataError(f"cannot read the checkpoint {path}: {error}") from error
+
+
+def _clip(numbers: NDArray[np.float64]) -> AdaptiveClip:
+    clip, target, rate = numbers.tolist()
+    return AdaptiveClip(clip=clip, target=target, rate=rate)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from skellam import _checks
 from skellam.accounting.audiences import Audiences
 from skellam.errors import DataError, DomainError
-from skellam.plan import Plan
+from skellam.plan import AdaptiveClip, Plan
 
 VERSION = 1
 
@@ -55,6 +55,8 @@ class Record:
     """Deviations of the released sum that half the modulus holds."""
     wrap_probability: float | None = None
     bytes_per_client: int | None = None
+    clip: float | None = None
+    """The clip of this round, if it adapts: it follows from what earlier rounds released."""
 
     def to_line(self) -> str:
         """Return the record as a line of JSON; an infinite epsilon is written ``"inf"``."""
@@ -89,11 +91,16 @@ class Header:
     replayable: bool
     """Whether the noise came from a seed: then nothing is guaranteed."""
     plan: Plan
+    clip: AdaptiveClip | None = None
+    """The clip that the run began with, if it adapts."""
 
     def to_json(self) -> str:
         """Return the header as JSON."""
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         record["plan"] = json.loads(self.plan.to_json())
+        clip = record.pop("clip")
+        if clip is not None:
+            record["clip"] = asdict(clip)
         return json.dumps({"skellam-run": VERSION, **record}, indent=1)
 
     @classmethod
@@ -104,7 +111,8 @@ class Header:
             if record.pop("skellam-run") != VERSION:
                 raise DataError(f"the run is not of version {VERSION}")
             plan = Plan.from_json(json.dumps(record.pop("plan")))
-            return cls(**record, plan=plan)
+            clip = record.pop("clip", None)
+            return cls(**record, plan=plan, clip=None if clip is None else AdaptiveClip(**clip))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(f"the run's header is damaged: {error}") from error
 

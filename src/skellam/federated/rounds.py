@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TypeAlias
 
+from skellam.engines.adaptive import adaptive
 from skellam.engines.local import Round, Sum, require_cohort
 from skellam.entropy import Entropy
 from skellam.errors import ThresholdError
@@ -16,6 +18,7 @@ from skellam.federated.models import Vector
 from skellam.federated.purse import Purse
 from skellam.federated.streams import Streams
 from skellam.federated.tasks import Task
+from skellam.plan import AdaptiveClip
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,9 @@ class Skipped:
     """A round that released nothing, and why."""
 
     reason: str
+
+
+Outcome: TypeAlias = tuple[Sum | Skipped, AdaptiveClip | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,15 +44,16 @@ class Rounds:
     learner: Learner
     clients: tuple[str, ...]
 
-    def run(self, number: int, model: Vector) -> Sum | Skipped:
-        """Return what round ``number`` releases; it is paid for before, or `BudgetError` stops it.
+    def run(self, number: int, model: Vector, clip: AdaptiveClip | None) -> Outcome:
+        """Return what round ``number`` releases, and the clip of the next one.
 
-        Too small a cohort is found out before the payment; clients that vanish, after it.
+        It is paid for before, or `BudgetError` stops it. Too small a cohort is found out before the
+        payment; clients that vanish, after it. A round that releases nothing leaves the clip.
         """
         entropy = self.streams.within(f"round/{number}")
         this = self._invite(number, model, entropy)
         clients = _Clients(self, model, entropy)
-        outcome = self._released(this, clients, entropy)
+        outcome = self._released(this, clients, clip, entropy)
         self.folder.tell_operator(
             number,
             invited=len(this.members),
@@ -55,14 +62,18 @@ class Rounds:
         )
         return outcome
 
-    def _released(self, this: Round, clients: _Clients, entropy: Streams) -> Sum | Skipped:
-        plan = self.population.plan
+    def _released(
+        self, this: Round, clients: _Clients, clip: AdaptiveClip | None, entropy: Streams
+    ) -> Outcome:
+        plan, run = self.population.plan, self.aggregate.run
         try:
             require_cohort(plan, this)
             self.purse.pay(this.number)
-            return self.aggregate.run(plan, this, clients.update, entropy=entropy)
+            if clip is None:
+                return run(plan, this, clients.update, entropy=entropy), None
+            return adaptive(run, plan, this, clients.update, clip, entropy=entropy)
         except ThresholdError:
-            return Skipped("too few clients")
+            return Skipped("too few clients"), clip
 
     def _invite(self, number: int, model: Vector, entropy: Streams) -> Round:
         members = self.population.draw(entropy=entropy("cohort"))

@@ -37,7 +37,7 @@ from skellam.federated.rounds import Rounds, Skipped
 from skellam.federated.server import ServerOptimiser, ServerState, fedavg
 from skellam.federated.streams import Streams
 from skellam.federated.tasks import Task
-from skellam.plan import Plan
+from skellam.plan import AdaptiveClip, Plan
 
 Watch: TypeAlias = Callable[[Record], object]
 
@@ -48,6 +48,7 @@ def train(
     *,
     aggregate: Aggregation,
     entropy: Entropy,
+    clip: AdaptiveClip | None = None,
     server: ServerOptimiser | None = None,
     folder: str | PathLike[str] | None = None,
     ledger: Ledger | None = None,
@@ -57,13 +58,14 @@ def train(
 ) -> History:
     """Train ``task`` by ``plan`` and return what may be shown of it, with the model.
 
+    ``clip`` moves from round to round, where the plan has ``quantile_noise`` for that.
     Without a ``ledger`` the run keeps one of its own, with the plan's target as its budget. A run
     with a ``folder`` goes on after a kill with ``resume``. The model is measured ``every`` so many
     rounds and after the last; ``watch`` is told each record.
     """
     population = Population(plan, len(task.splits.train))
     chosen = server or fedavg(momentum=0.9)
-    setup = _Setup(task, population, aggregate, Streams.of(entropy), chosen)
+    setup = _Setup(task, population, aggregate, Streams.of(entropy), chosen, clip)
     _checks.integer("every", every, 1)
     with ExitStack() as stack:
         place = Folder(Path(folder or stack.enter_context(TemporaryDirectory())))
@@ -99,6 +101,7 @@ class _Setup:
     aggregate: Aggregation
     streams: Streams
     server: ServerOptimiser
+    clip: AdaptiveClip | None
 
     def __post_init__(self) -> None:
         if self.task.dimension != self.plan.dimension:
@@ -106,7 +109,7 @@ class _Setup:
                 f"the plan's dimension must be {self.task.dimension}, the model's number of "
                 f"parameters, got {self.plan.dimension}"
             )
-        self.aggregate.require(self.plan)
+        self.aggregate.require(self.plan, self.clip)
 
     @property
     def plan(self) -> Plan:
@@ -123,6 +126,7 @@ class _Setup:
             private=self.aggregate.private(self.plan),
             replayable=self.streams.replayable,
             plan=self.plan,
+            clip=self.clip,
         )
 
     @property
@@ -133,14 +137,14 @@ class _Setup:
     def begin(self, place: Folder) -> Checkpoint:
         state = self.server.init(self.task.initial(entropy=self.streams("model")))
         run = random_bytes(32, entropy=self.streams("name"))
-        checkpoint = Checkpoint(0, state, run, self.fingerprint, spends=0)
+        checkpoint = Checkpoint(0, state, run, self.fingerprint, spends=0, clip=self.clip)
         place.start(self.header, checkpoint)
         return checkpoint
 
     def require_same(self, checkpoint: Checkpoint) -> None:
         if checkpoint.fingerprint != self.fingerprint:
             raise DataError(
-                "the checkpoint is of a run with another task, plan, aggregation or seed; "
+                "the checkpoint is of a run with another task, plan, aggregation, clip or seed; "
                 "resume with what the run began with"
             )
 
@@ -177,13 +181,13 @@ class _Loop:
         checkpoint = start
         for number in range(start.round, self.setup.plan.rounds):
             try:
-                outcome = self.rounds.run(number, checkpoint.state.model)
+                outcome, clip = self.rounds.run(number, checkpoint.state.model, checkpoint.clip)
             except BudgetError:
                 return checkpoint.state, Stop.BUDGET
             state = self._applied(checkpoint.state, outcome)
-            record = self._record(number, state, outcome)
+            record = self._record(number, state, outcome, checkpoint.clip)
             checkpoint = replace(
-                checkpoint, round=number + 1, state=state, spends=self.purse.spends
+                checkpoint, round=number + 1, state=state, spends=self.purse.spends, clip=clip
             )
             self.folder.keep(record, checkpoint)
             records.append(record)
@@ -197,8 +201,10 @@ class _Loop:
         mean = outcome.total / self.setup.plan.cohort
         return self.setup.server.apply(state, mean.values.astype(np.float32))
 
-    def _record(self, number: int, state: ServerState, outcome: Sum | Skipped) -> Record:
-        record = Record(round=number)
+    def _record(
+        self, number: int, state: ServerState, outcome: Sum | Skipped, clip: AdaptiveClip | None
+    ) -> Record:
+        record = Record(round=number, clip=None if clip is None else clip.clip)
         if isinstance(outcome, Skipped):
             record = replace(record, skipped=outcome.reason)
         elif outcome.wrap is not None:

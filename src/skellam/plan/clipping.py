@@ -19,9 +19,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from skellam import _checks
+from skellam.codec.layout import Tensors, flatten
 from skellam.errors import DomainError, InfeasibleError
 from skellam.plan import cohorts, whole
 from skellam.plan.choices import Accountant, Sampling
@@ -29,13 +33,17 @@ from skellam.plan.choices import Accountant, Sampling
 if TYPE_CHECKING:
     from skellam.plan.plan import Plan
 
+_LEAST: Final = 2.0**-64
+_MOST: Final = 2.0**64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveClip:
     """A clip that moves until the share ``target`` of the clients is within it.
 
     Clients multiply their updates by `factor` before they encode them; the server divides the
-    decoded sum by it.
+    decoded sum by it. The clip stays within 2**-64 and 2**64, so that a quantile of zero ends
+    somewhere.
     """
 
     clip: float
@@ -43,7 +51,7 @@ class AdaptiveClip:
     rate: float = 0.2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clip", _checks.positive("clip", self.clip))
+        object.__setattr__(self, "clip", _checks.between("clip", self.clip, _LEAST, _MOST))
         object.__setattr__(self, "target", _checks.between("target", self.target, 0, 1))
         object.__setattr__(self, "rate", _checks.positive("rate", self.rate))
 
@@ -53,11 +61,24 @@ class AdaptiveClip:
         The geometric update: clip * exp(-rate (within - target)).
         """
         share = min(max(_checks.number("within", within), 0.0), 1.0)
-        return replace(self, clip=self.clip * math.exp(-self.rate * (share - self.target)))
+        moved = self.clip * math.exp(-self.rate * (share - self.target))
+        return replace(self, clip=min(max(moved, _LEAST), _MOST))
+
+    def after(self, balance: float, plan: Plan) -> Self:
+        """Return the next clip after a round of ``plan`` that released ``balance``.
+
+        The share is taken of the planned cohort: nothing follows from how many took part.
+        """
+        return self.updated(share_within(balance, plan.cohort))
 
     def factor(self, plan: Plan) -> float:
         """Return what brings an update of norm ``clip`` to the norm that ``plan`` clips at."""
         return plan.clip / self.clip
+
+    def scaled(self, x: Tensors, plan: Plan) -> NDArray[np.floating[Any]]:
+        """Return what a client whose update is ``x`` encodes."""
+        # In float64: whatever the clip, no finite float32 overflows.
+        return flatten(x).astype(np.float64) * self.factor(plan)
 
 
 def share_within(balance: float, clients: int) -> float:
