@@ -2,6 +2,7 @@ import json
 
 from typer.testing import CliRunner
 
+from skellam import federated as fl
 from skellam.accounting.ledger import Ledger
 from skellam.cli import app
 
@@ -29,6 +30,30 @@ def test_a_run_is_trained_verified_and_not_begun_twice(tmp_path):
     resumed = run("train", "digits", "--folder", folder, "--resume", "--engine=clear")
     assert resumed.exit_code == 0, resumed.output
     assert len(Ledger.verify(folder / "ledger").spends) == 2
+
+
+def test_the_clip_adapts_on_request_and_goes_on_adapting(tmp_path):
+    folder = tmp_path / "run"
+    options = ["--epsilon=8", "--adaptive-clip=0.7", "--quantile-noise=0.1"]
+    shown = run("train", "digits", "--folder", folder, *options, *SMALL)
+    assert shown.exit_code == 0, shown.output
+    header = json.loads((folder / "run.json").read_text())
+    assert header["clip"] == {"clip": header["plan"]["clip"], "target": 0.7, "rate": 0.2}
+    assert header["plan"]["quantile_noise"] == 0.1
+    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    assert lines[0]["clip"] == header["plan"]["clip"] != lines[1]["clip"]
+    resumed = run("train", "digits", "--folder", folder, "--resume", "--engine=clear")
+    assert resumed.exit_code == 0, resumed.output
+
+
+def test_a_plan_without_room_for_the_count_is_refused(tmp_path):
+    learnt = fl.tasks.digits()
+    plan = fl.preset("digits").plan(learnt, epsilon=8, rounds=2, cohort=20)
+    plan.save(tmp_path / "plan.json")
+    given = ["--plan", tmp_path / "plan.json", "--engine=clear", "--adaptive-clip=0.5"]
+    shown = run("train", "digits", "--folder", tmp_path / "run", *given)
+    assert shown.exit_code == 1
+    assert "quantile_noise" in shown.stderr
 
 
 def test_a_run_needs_a_target_or_a_plan(tmp_path):

@@ -14,7 +14,6 @@ from pathlib import Path
 import skellam as sk
 from oracles.tiny_task import plan, seeded, task
 from skellam import federated as fl
-from skellam.plan import AdaptiveClip
 
 PLAN = plan(rounds=40, cohort=10, quantile_noise=0.1)
 
@@ -24,7 +23,7 @@ def run(folder: Path, entropy: str, watch=None) -> fl.History:
         task(),
         PLAN,
         aggregate=fl.clear(dropout=0.1),
-        clip=AdaptiveClip(clip=0.1),
+        clip=fl.AdaptiveClip(clip=0.1),
         entropy=seeded() if entropy == "seeded" else sk.SystemEntropy(),
         folder=folder,
         resume=True,

@@ -13,10 +13,9 @@ from skellam.errors import DataError, DomainError, LedgerError, ThresholdError
 from skellam.federated.cohort import Population, heads
 from skellam.federated.data import Splits, client_data
 from skellam.federated.streams import Streams
-from skellam.plan import AdaptiveClip
 
 ADAPTIVE = plan(quantile_noise=0.1)
-CLIP = AdaptiveClip(clip=0.1, rate=0.5)
+CLIP = fl.AdaptiveClip(clip=0.1, rate=0.5)
 
 
 def run(made=None, *, learnt=None, aggregate=None, entropy=None, **options):
@@ -243,7 +242,7 @@ def test_the_clip_follows_the_norms_of_the_updates_and_trains():
     """From far below and from far above it comes to the same norms, which shrink as it learns."""
     made = plan(rounds=40, noise="none", quantile_noise=0.1)
     low, high = (
-        run(made, clip=AdaptiveClip(clip=start, rate=1.0), every=40) for start in (1e-3, 1e3)
+        run(made, clip=fl.AdaptiveClip(clip=start, rate=1.0), every=40) for start in (1e-3, 1e3)
     )
     assert 1 / 2 < clips(low)[-1] / clips(high)[-1] < 2
     assert low.records[-1].test_accuracy > 0.9

@@ -20,12 +20,13 @@ def history(tmp_path_factory):
     return train(tmp_path_factory.mktemp("run"))
 
 
-def train(folder, entropy=None, aggregate=None, **changes):
+def train(folder, entropy=None, aggregate=None, clip=None, **changes):
     return fl.train(
         task(),
         plan(**changes),
         aggregate=aggregate or fl.clear(),
         entropy=entropy or sk.SystemEntropy(),
+        clip=clip,
         folder=folder,
     )
 
@@ -114,6 +115,15 @@ def test_text_from_the_run_is_never_markup(run):
     page = PageReader(report.page(report.Run(header, records, run.book)))
     assert not {"script", "img"} & {name for name, _ in page.elements}
     assert page.text.count('alert("1")') >= 6
+
+
+def test_a_clip_that_adapts_is_drawn_and_repeated(tmp_path):
+    clip = fl.AdaptiveClip(clip=0.0625)
+    history = train(tmp_path, clip=clip, quantile_noise=0.1)
+    page = PageReader(report.write(tmp_path).read_text())
+    assert "The clip" in page.text
+    assert f"clip={clip!r}".replace("clip=Adap", "clip=fl.Adap") in page.text
+    assert report.figures.number(history.records[-1].clip) in page.text
 
 
 def test_with_a_seed_no_epsilon_is_shown(tmp_path):

@@ -11,7 +11,7 @@ import typer
 from skellam.accounting.guarantee import rounded_up
 from skellam.cli.answer import AsJson, answer, table
 from skellam.errors import DomainError
-from skellam.plan import Noise, Plan
+from skellam.plan import AdaptiveClip, Noise, Plan
 
 if TYPE_CHECKING:
     from skellam import federated as fl
@@ -50,6 +50,16 @@ def train(
     cohort: Annotated[int | None, typer.Option(help="Instead of the task's usual number.")] = None,
     dropout: Annotated[float, typer.Option(help="Chance of a client to vanish.")] = 0.0,
     tolerate: Annotated[float, typer.Option(help="Share of a cohort that may vanish.")] = 0.0,
+    adaptive_clip: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of clients that the clip shall not touch, such as 0.5: the clip begins "
+            "at the plan's and follows that quantile of the updates' norms."
+        ),
+    ] = None,
+    quantile_noise: Annotated[
+        float, typer.Option(help="Deviation of the noise on that share, paid out of epsilon.")
+    ] = 0.05,
     every: Annotated[int, typer.Option(help="Measure the model every so many rounds.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after a kill.")] = False,
     as_json: AsJson = False,
@@ -59,6 +69,7 @@ def train(
     \b
     skellam train digits --epsilon 4 --folder runs/first
     skellam train digits --folder runs/first --resume
+    skellam train digits --epsilon 4 --adaptive-clip 0.5 --folder runs/adaptive
     skellam train emnist --data emnist_all.sqlite --plan plan.json --folder runs/emnist
 
     Then look at it with skellam report, and check it with skellam verify.
@@ -71,21 +82,25 @@ def train(
     if resume:
         from skellam import report
 
-        chosen = report.read(folder).header.plan
-    elif plan is not None:
-        chosen = Plan.load(plan)
+        header = report.read(folder).header
+        chosen, clip = header.plan, header.clip
     else:
-        given = {"rounds": rounds, "cohort": cohort}
-        changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-        chosen = preset.plan(
-            learnt, epsilon=_target(epsilon), noise=noise, bits=bits, dropout=tolerate, **changes
-        )
+        if plan is not None:
+            chosen = Plan.load(plan)
+        else:
+            measured = None if adaptive_clip is None else quantile_noise
+            given = {"rounds": rounds, "cohort": cohort, "quantile_noise": measured}
+            changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+            changes |= {"noise": noise, "bits": bits, "dropout": tolerate}
+            chosen = preset.plan(learnt, epsilon=_target(epsilon), **changes)
+        clip = _clip(adaptive_clip, chosen)
     with fl.progress(chosen.rounds, console=_console()) as watch:
         history = fl.train(
             learnt,
             chosen,
             aggregate=getattr(fl, engine)(dropout=dropout),
             entropy=sk.SystemEntropy(),
+            clip=clip,
             server=preset.server(),
             folder=folder,
             resume=resume,
@@ -99,6 +114,10 @@ def _target(epsilon: float | None) -> float:
     if epsilon is None:
         raise DomainError("give a target with --epsilon, or a plan with --plan")
     return epsilon
+
+
+def _clip(target: float | None, plan: Plan) -> AdaptiveClip | None:
+    return None if target is None else AdaptiveClip(clip=plan.clip, target=target)
 
 
 def _console() -> Any:  # noqa: ANN401  (rich is imported when a run begins)

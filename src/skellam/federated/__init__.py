@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from skellam.errors import MissingExtraError
+from skellam.plan import AdaptiveClip
 
 if TYPE_CHECKING:
     from skellam.federated import data, models, tasks
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from skellam.federated.training import train
 
 __all__ = [
+    "AdaptiveClip",
     "Aggregation",
     "Header",
     "History",

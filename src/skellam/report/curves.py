@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from skellam.federated.history import Record
-from skellam.report.chart import Chart, Line
+from skellam.report.chart import Chart, Line, Text
 from skellam.report.figures import bound, chance, number, percent, percent_tick
 from skellam.report.markup import Markup, tag
 from skellam.report.run import Run
@@ -21,6 +21,7 @@ _COLUMNS = (
     ("room", "wrap_k", number),
     ("chance of a wrap", "wrap_probability", chance),
 )
+_CLIP = ("clip", "clip", number)
 _ACCURACIES = {"test": "test_accuracy", "validation": "validation_accuracy"}
 _LOSSES = {"test": "test_loss", "validation": "validation_loss"}
 _EPSILONS = {
@@ -31,7 +32,7 @@ _EPSILONS = {
 
 
 def charts(run: Run) -> Iterator[Chart]:
-    """Yield accuracy, loss, epsilons and the room in the modulus over rounds."""
+    """Yield accuracy, loss, epsilons, the room in the modulus and a clip that adapts."""
     shown, solution = run.measured, run.header.plan.solution
     rounds = _rounds(shown)
     lines = _lines(shown, _ACCURACIES)
@@ -46,24 +47,25 @@ def charts(run: Run) -> Iterator[Chart]:
         lines = _lines(summed, {"deviations of the sum in half the modulus": "wrap_k"})
         level = ("planned", solution.signal_multiple)
         yield Chart("room", "Room in the modulus", _rounds(summed), lines, number, level=level)
+    if run.header.clip is not None:
+        lines = _lines(run.records, {"clip": "clip"})
+        yield Chart("clip", "The clip", _rounds(run.records), lines, number, log=True)
 
 
 def table(run: Run) -> Markup:
     """Return every number of every round."""
-    head = tag("tr", *(tag("th", name, scope="col") for name in ("round", *_names())))
-    rows = (tag("tr", *_cells(record)) for record in run.records)
+    columns = _COLUMNS if run.header.clip is None else (*_COLUMNS, _CLIP)
+    names = ("round", *(name for name, _, _ in columns))
+    head = tag("tr", *(tag("th", name, scope="col") for name in names))
+    rows = (tag("tr", *_cells(record, columns)) for record in run.records)
     whole = tag("table", tag("thead", head), tag("tbody", *rows))
     inside = tag("div", whole, class_="scroll", tabindex=0)
     return tag("details", tag("summary", "Every round as a table"), inside)
 
 
-def _names() -> tuple[str, ...]:
-    return tuple(name for name, _, _ in _COLUMNS)
-
-
-def _cells(record: Record) -> Iterator[Markup]:
+def _cells(record: Record, columns: Iterable[tuple[str, str, Text]]) -> Iterator[Markup]:
     yield tag("th", str(record.round + 1), scope="row")
-    for _, field, text in _COLUMNS:
+    for _, field, text in columns:
         yield tag("td", text(getattr(record, field)))
 
 

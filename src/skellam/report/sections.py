@@ -138,6 +138,8 @@ def _repeat(run: Run) -> Iterator[Markup]:
         ("accounted for", header.population),
         ("plan, SHA-256", header.plan.digest.hex()),
     ]
+    if header.clip is not None:
+        settings.append(("clip at first", repr(header.clip)))
     yield _table((name, value, "") for name, value in settings)
     yield tag("p", "Save the plan below as plan.json, then, with the task's data as task:")
     yield tag("pre", _program(run))
@@ -147,6 +149,8 @@ def _repeat(run: Run) -> Iterator[Markup]:
 
 
 def _program(run: Run) -> str:
+    clip = run.header.clip
+    moving = "" if clip is None else f"    clip=fl.{clip!r},\n"
     return f"""import skellam as sk
 from skellam import federated as fl, report
 
@@ -156,7 +160,7 @@ fl.train(
     plan,
     aggregate=fl.{run.header.aggregate}(),
     server=fl.{run.header.server},
-    entropy=sk.SystemEntropy(),
+{moving}    entropy=sk.SystemEntropy(),
     folder="again",
 )
 report.write("again")"""
