@@ -57,7 +57,7 @@ def assert_within_sensitivity(codec, x):
         assert exact_norm(z) <= stated.l2
         assert np.abs(z).sum() <= stated.l1
         return
-    prepared = codec._prepared(codec._vector(x))
+    prepared = codec._prepared(codec.vector(x))
     y = np.concatenate(list(shrink(*prepared, codec.spec.radius, codec.spec.rounding.largest)))
     assert exact_norm(y) <= stated.l2
     assert float(np.abs(y).max()) <= stated.largest
@@ -66,7 +66,7 @@ def assert_within_sensitivity(codec, x):
 
 def test_a_huge_float32_vector_is_clipped_and_not_lost():
     codec = codec_of(scale=2.0**-30, clip=1.0, bits=32)
-    _, norm = codec._prepared(codec._vector(ADVERSARIES["the largest float32"]))
+    _, norm = codec._prepared(codec.vector(ADVERSARIES["the largest float32"]))
     assert norm >= codec.spec.radius * (1 - 1e-6)
 
 

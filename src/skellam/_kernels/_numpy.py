@@ -51,9 +51,11 @@ def flip(
 def square_norm(y: NDArray[Any]) -> float:
     """Return the sum of squares in float64."""
     total = 0.0
-    for start in range(0, len(y), _SUMMED):
-        part = y[start : start + _SUMMED].astype(np.float64)
-        total += float(part @ part)
+    for start in range(0, len(y), _BLOCK):
+        part = y[start : start + _BLOCK].astype(np.float64)
+        rows = part[: len(part) & -_SUMMED].reshape(-1, _SUMMED)
+        rest = part[rows.size :]
+        total = sum(np.vecdot(rows, rows).tolist(), total) + float(rest @ rest)
     return total
 
 

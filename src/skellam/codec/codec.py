@@ -73,7 +73,7 @@ class Codec:
         rounding coins and the base share always come from ``entropy``. The message is replayable
         if ``entropy`` is: the seeds are secrets of the client's until the protocol reveals them.
         """
-        vector = self._vector(x)
+        vector = self.vector(x)
         if self._is_whole and (fault := self._fault(vector)):
             raise DomainError(f"x must keep to its bounds, but has {fault}")
         return self._message(vector, entropy, removable, self._side(vector))
@@ -82,7 +82,7 @@ class Codec:
         self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
     ) -> Residues:
         """Encode ``x``, or zeros where `encode` would refuse its entries: no share is lost."""
-        vector = self._vector(x)
+        vector = self.vector(x)
         if self._fault(vector):
             return self.encode_zeros(entropy=entropy, removable=removable)
         return self._message(vector, entropy, removable, self._side(vector))
@@ -91,6 +91,13 @@ class Codec:
         """Return a message of nothing but noise, for a client that sits the round out unseen."""
         zeros = np.zeros(self.spec.dimension, dtype=np.int32 if self._is_whole else np.float32)
         return self._message(zeros, entropy, removable, 0)
+
+    def vector(self, x: Tensors) -> NDArray[Any]:
+        """Return ``x`` as the vector that is encoded, without a copy where it is one already."""
+        vector = whole.whole_vector(x) if self._is_whole else flatten(x)
+        if len(vector) != self.spec.dimension:
+            raise ShapeError(f"x must hold {self.spec.dimension} numbers, got {len(vector)}")
+        return vector
 
     def removable_seeds(self, *, entropy: Entropy) -> tuple[bytes, ...]:
         """Return fresh secret seeds, one for each removable component of a client's noise."""
@@ -186,12 +193,6 @@ class Codec:
     @property
     def _is_whole(self) -> bool:
         return isinstance(self.spec.rounding, Whole)
-
-    def _vector(self, x: Tensors) -> NDArray[Any]:
-        vector = whole.whole_vector(x) if self._is_whole else flatten(x)
-        if len(vector) != self.spec.dimension:
-            raise ShapeError(f"x must hold {self.spec.dimension} numbers, got {len(vector)}")
-        return vector
 
     def _message(
         self,

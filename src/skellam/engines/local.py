@@ -6,7 +6,9 @@ Both sum the same integers, so that with the same entropy they give the same sum
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from typing import Protocol, TypeAlias
 
@@ -15,7 +17,8 @@ import numpy as np
 from skellam import _checks, secagg
 from skellam.codec import Codec, GaussianBaseline, WrapEstimate, public_seed
 from skellam.codec.layout import Tensors, flatten
-from skellam.entropy import SEED_BYTES, Entropy, random_bytes
+from skellam.engines import workers
+from skellam.entropy import SEED_BYTES, Entropy, SystemEntropy, random_bytes
 from skellam.errors import DomainError, InfeasibleError, ShapeError, ThresholdError
 from skellam.plan import Noise, Plan, Tolerance
 from skellam.vectors import Reals, Residues
@@ -24,6 +27,8 @@ EntropySource: TypeAlias = Callable[[str], Entropy]
 """From what the bits are for (a client, the server) to where they come from."""
 _BEFORE_SEEDS = 4 * SEED_BYTES
 """What a client's part of the protocol draws before: two keys, a nonce and its own mask."""
+_LONG = 1 << 17
+"""Coordinates from which on encoding in threads of its own is worth their handing over."""
 Update: TypeAlias = Callable[[int], Tensors | None]
 """A client's update by its number; ``None`` or not finite counts as zeros."""
 
@@ -92,7 +97,9 @@ def clear(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) ->
         return _continuous(plan, this, update, entropy=entropy)
     codec = this.codec(plan)
     seeds = {n: _seeds(codec, n, entropy) for n in this.survivors}
-    total = codec.add(_encode(codec, n, update, seeds[n], entropy) for n in this.survivors)
+    jobs = (_message(codec, n, update, seeds[n], entropy) for n in this.survivors)
+    with closing(workers.run(jobs, threads=_threads(codec, entropy))) as messages:
+        total = codec.add(messages)
     if plan.removable:
         gone = len(this.members) - len(this.survivors)
         superfluous = codec.spec.noise.superfluous(gone)  # type: ignore[union-attr]
@@ -107,7 +114,9 @@ def secure(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -
     outcome = secagg.bus.run(
         protocol_round(plan, this, codec),
         [_identity(n, entropy) for n in this.members],
-        lambda n, phase: replace(_encode(codec, n, update, phase.noise_seeds, entropy), label=b""),
+        lambda n, phase: replace(
+            _message(codec, n, update, phase.noise_seeds, entropy)(), label=b""
+        ),
         entropy=lambda n: entropy(f"protocol/{n}"),
         script=secagg.bus.Script(silent={secagg.bus.Stage.MASK: this.silent}),
     )
@@ -190,14 +199,23 @@ def _seeds(codec: Codec, number: int, entropy: EntropySource) -> tuple[bytes, ..
     return codec.removable_seeds(entropy=stream)
 
 
-def _encode(
+def _message(
     codec: Codec, number: int, update: Update, seeds: tuple[bytes, ...], entropy: EntropySource
-) -> Residues:
+) -> Callable[[], Residues]:
+    """Return what encodes a client's update, which is taken now: the client may change it later."""
     mine = entropy(f"client/{number}")
     vector = update(number)
     if vector is None:
-        return codec.encode_zeros(entropy=mine, removable=seeds)
-    return codec.encode_or_zeros(vector, entropy=mine, removable=seeds)
+        return partial(codec.encode_zeros, entropy=mine, removable=seeds)
+    x = codec.vector(vector).copy()
+    return partial(codec.encode_or_zeros, x, entropy=mine, removable=seeds)
+
+
+def _threads(codec: Codec, entropy: EntropySource) -> int:
+    """Return how many threads encode: one if vectors are short, or clients share a stream."""
+    first, second = (entropy(f"client/{n}") for n in range(2))
+    apart = first is not second or isinstance(first, SystemEntropy)
+    return workers.available() if apart and codec.spec.length >= _LONG else 1
 
 
 def _released(
