@@ -9,11 +9,17 @@ import typer
 from experiments.figure import make
 from rich.console import Console
 
-from experiments import composition, mean_estimation, real_queries, scalar_queries
+from experiments import composition, learning, mean_estimation, real_queries, scalar_queries
 
 FIGURES = {
-    module.FIGURE.name: module.FIGURE
-    for module in (composition, scalar_queries, real_queries, mean_estimation)
+    figure.name: figure
+    for figure in (
+        composition.FIGURE,
+        scalar_queries.FIGURE,
+        real_queries.FIGURE,
+        mean_estimation.FIGURE,
+        *learning.FIGURES,
+    )
 }
 
 

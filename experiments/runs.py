@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
@@ -165,18 +166,21 @@ def run(cell: Cell, setting: Setting, data: Path) -> Run:
 
 
 def cells(task: str, seeds: int) -> Iterable[Cell]:
-    """Yield the cells of ``task``: all ways at the middle epsilon, the main ones at the others."""
-    epsilons = SETTINGS[task].epsilons
-    middle = epsilons[len(epsilons) // 2]
-    for epsilon in sorted(epsilons, key=lambda epsilon: epsilon != middle):
-        for seed in range(seeds):
-            yield from (Cell(task, way, epsilon, seed) for way in (GAUSSIAN, EIGHT, TWELVE))
-    yield from (Cell(task, COMPRESSED, middle, seed) for seed in range(seeds))
-    beside = (NOTHING, *(paper(bits, 4) for bits in (12, 14, 16)))
-    for seed in range(min(seeds, BESIDE)):
-        yield from (Cell(task, way, middle, seed) for way in beside)
-    for epsilon in epsilons if task in BOTH_MULTIPLES else ():
-        yield from (Cell(task, name, epsilon, 0) for name in _PAPER)
+    """Yield the cells of ``task``, the most telling first."""
+    low, middle, high = SETTINGS[task].epsilons
+    main, papers = (GAUSSIAN, EIGHT, TWELVE), (paper(bits, 4) for bits in (12, 14, 16))
+    yield from _cells(task, main, (middle,), range(seeds))
+    yield from _cells(task, (COMPRESSED,), (middle,), range(seeds))
+    yield from _cells(task, main, (low, high), range(seeds))
+    yield from _cells(task, (NOTHING, *papers), (middle,), range(min(seeds, BESIDE)))
+    if task in BOTH_MULTIPLES:
+        yield from _cells(task, tuple(_PAPER), (low, middle, high), range(1))
+
+
+def _cells(
+    task: str, ways: tuple[str, ...], epsilons: tuple[float, ...], seeds: Iterable[int]
+) -> Iterable[Cell]:
+    return (Cell(task, w, e, seed) for seed, e, w in product(seeds, epsilons, ways))
 
 
 def _attempt(cell: Cell, data: Path) -> Run | None:

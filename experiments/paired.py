@@ -1,0 +1,100 @@
+"""What privacy costs in accuracy, from recorded runs: ``python -m experiments.paired``.
+
+A difference is the mean over seeds of what a way reaches less what central Gaussian noise reaches
+from the same start with the same cohorts and batches; its interval is Student's, at 95 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from experiments.runs import GAUSSIAN, SETTINGS, Run, recorded
+from rich.console import Console
+from rich.table import Table
+from scipy import stats
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way at one epsilon; accuracies and differences in per cent."""
+
+    epsilon: float
+    way: str
+    seeds: int
+    accuracy: float
+    difference: float
+    half: float
+    """Half of the interval's length; not a number for a single seed."""
+    kilobytes: float
+    seconds: float
+    """The mean time of a run, with others beside it on the machine."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The row as it is shown."""
+        own = self.way == GAUSSIAN or not np.isfinite(self.half)
+        return (
+            f"{self.epsilon:g}",
+            self.way,
+            str(self.seeds),
+            f"{self.accuracy:.2f}",
+            "" if own else f"{self.difference:+.2f} ± {self.half:.2f}",
+            f"{self.kilobytes:.1f}",
+            f"{self.seconds:.0f}",
+        )
+
+
+COLUMNS = ("epsilon", "way", "seeds", "accuracy, %", "less Gaussian", "kB a client", "s a run")
+
+
+def rows(task: str) -> Iterator[Row]:
+    """Yield the rows of ``task``, by epsilon and way in the order of the cells."""
+    runs = recorded(task)
+    for epsilon in SETTINGS[task].epsilons:
+        base = _by_seed(runs, GAUSSIAN, epsilon)
+        for way in dict.fromkeys(run.cell.way for run in runs):
+            if found := _by_seed(runs, way, epsilon):
+                yield _row(epsilon, way, found, base)
+
+
+def markdown(task: str) -> str:
+    """Return the table of ``task`` as the documentation shows it."""
+    lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.texts for row in rows(task))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _by_seed(runs: list[Run], way: str, epsilon: float) -> dict[int, Run]:
+    return {r.cell.seed: r for r in runs if (r.cell.way, r.cell.epsilon) == (way, epsilon)}
+
+
+def _row(epsilon: float, way: str, found: dict[int, Run], base: dict[int, Run]) -> Row:
+    differences = [found[s].accuracy - base[s].accuracy for s in found if s in base]
+    count = len(differences)
+    half = np.nan
+    if count > 1:
+        half = stats.t.ppf(0.975, count - 1) * np.std(differences, ddof=1) / np.sqrt(count)
+    return Row(
+        epsilon=epsilon,
+        way=way,
+        seeds=len(found),
+        accuracy=100 * float(np.mean([run.accuracy for run in found.values()])),
+        difference=100 * float(np.mean(differences)) if differences else float("nan"),
+        half=100 * float(half),
+        kilobytes=next(iter(found.values())).bytes_per_client / 1000,
+        seconds=float(np.mean([run.seconds for run in found.values()])),
+    )
+
+
+def main() -> None:
+    """Print the tables of all tasks."""
+    for task in SETTINGS:
+        table = Table(*COLUMNS, title=task)
+        for row in rows(task):
+            table.add_row(*row.texts)
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

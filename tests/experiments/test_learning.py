@@ -1,0 +1,75 @@
+"""Recorded training runs: what they show, and that one of them can be had again."""
+
+import re
+from pathlib import Path
+
+import pytest
+from experiments.figure import make, read
+from experiments.learning import FIGURES
+from experiments.paired import markdown, rows
+from experiments.runs import (
+    COMPRESSED,
+    EIGHT,
+    GAUSSIAN,
+    SETTINGS,
+    TWELVE,
+    Cell,
+    Run,
+    recorded,
+    run,
+)
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT.parent / "shared" / "data"
+MIDDLE = 4.0
+
+
+def row(task, way, epsilon=MIDDLE):
+    return next(r for r in rows(task) if (r.way, r.epsilon) == (way, epsilon))
+
+
+@pytest.mark.parametrize("task", ["mnist_writers", "unipen"])
+@pytest.mark.parametrize(("way", "points"), [(EIGHT, 1.0), (TWELVE, 1.0), (COMPRESSED, 2.0)])
+def test_skellam_noise_costs_little_beside_central_gaussian_noise(task, way, points):
+    found = row(task, way)
+    assert found.seeds == 5
+    assert abs(found.difference) < points
+
+
+@pytest.mark.parametrize("task", ["mnist_writers", "unipen"])
+@pytest.mark.parametrize("way", [GAUSSIAN, EIGHT, TWELVE])
+def test_accuracy_rises_with_epsilon(task, way):
+    found = [row(task, way, epsilon).accuracy for epsilon in SETTINGS[task].epsilons]
+    assert found == sorted(set(found))
+
+
+def test_a_run_reads_back_as_it_was_written():
+    first = recorded("mnist_writers")[0]
+    assert Run.from_line(first.to_line()) == first
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_training_figures_are_drawn_from_recorded_runs(figure, tmp_path):
+    table, picture = make(figure, figure.quick, tmp_path)
+    spec, points = read(table)
+    assert "python -m experiments.runs" in spec["repeat"]
+    assert {point.panel for point in points} == set(spec["panels"])
+    assert all(0 < point.y <= 100 for point in points)
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("task", ["mnist_writers", "unipen"])
+def test_the_documentation_shows_the_recorded_table(task):
+    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    assert markdown(task) in re.sub(r" +\|", " |", page)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.exists(), reason="needs the data of mnist_writers")
+def test_a_recorded_cell_is_had_again():
+    """The noise and the batches replay; only sums of floats may differ between machines."""
+    cell = Cell("mnist_writers", EIGHT, MIDDLE, 0)
+    before = next(r for r in recorded("mnist_writers") if r.cell == cell)
+    again = run(cell, before.setting, DATA)
+    assert again.noise_multiplier == pytest.approx(before.noise_multiplier, rel=1e-9)
+    assert again.accuracy == pytest.approx(before.accuracy, abs=0.01)
