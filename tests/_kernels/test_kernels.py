@@ -48,6 +48,17 @@ def test_hadamard_twice_multiplies_by_the_length(backend, size):
     np.testing.assert_allclose(y, size * x, rtol=0, atol=size * 1e-4)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("rows", "length"), [(1, 8), (27, 2048), (63, 512), (3, 1 << 17), (5, 1)])
+def test_rows_are_transformed_to_the_same_floats_as_alone(backend, rows, length):
+    x = np.random.default_rng(rows).standard_normal((rows, length), dtype=np.float32)
+    alone = x.copy()
+    for row in alone:
+        backend.hadamard(row)
+    backend.hadamard(x)
+    assert np.array_equal(x, alone)
+
+
 @pytest.mark.parametrize("size", [0, 3, 12])
 def test_hadamard_refuses_other_lengths(size):
     with pytest.raises(ShapeError, match="power of two"):
@@ -55,7 +66,7 @@ def test_hadamard_refuses_other_lengths(size):
 
 
 @pytest.mark.parametrize(
-    "x", [np.zeros(4), np.zeros((2, 2), np.float32), np.zeros(8, np.float32)[::2]]
+    "x", [np.zeros(4), np.zeros((2, 2, 2), np.float32), np.zeros(8, np.float32)[::2]]
 )
 def test_hadamard_refuses_other_arrays(x):
     with pytest.raises(KindError):

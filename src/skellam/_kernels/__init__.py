@@ -17,13 +17,15 @@ LARGEST_REAL = 2.0**31 - 1
 def hadamard(x: NDArray[np.float32]) -> None:
     """Replace ``x`` (float32, its length a power of two) by its Walsh-Hadamard transform.
 
-    The transform is not normalised: applied twice it multiplies by ``len(x)``.
+    Of a matrix every row is transformed, to the same floats as alone. The transform is not
+    normalised: applied twice it multiplies by its length.
     """
-    if x.dtype != np.float32 or x.ndim != 1 or not x.flags.c_contiguous:
-        raise KindError("x must be a one-dimensional, contiguous array of float32")
-    if len(x).bit_count() != 1:
-        raise ShapeError(f"the length of x must be a power of two, got {len(x)}; pad it")
-    _backend.for_floats(len(x)).hadamard(x)
+    if x.dtype != np.float32 or x.ndim not in (1, 2) or not x.flags.c_contiguous:
+        raise KindError("x must be a contiguous array of float32 with one dimension or two")
+    length = x.shape[-1]
+    if length.bit_count() != 1:
+        raise ShapeError(f"the length of x must be a power of two, got {length}; pad it")
+    _backend.for_floats(length).hadamard(x)
 
 
 def flip(x: NDArray[Any], bits: NDArray[np.uint8], gain: float, out: NDArray[np.float32]) -> None:

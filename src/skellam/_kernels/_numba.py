@@ -34,13 +34,15 @@ def _compiled(loop: Callable[_P, _T], fastmath: set[str] | bool = False) -> Call
 
 
 def hadamard(x: NDArray[np.float32]) -> None:
-    """Replace ``x`` by its Walsh-Hadamard transform."""
-    tile, block = min(len(x), _TILE), min(len(x), _BLOCK)
+    """Replace the rows of ``x`` by their Walsh-Hadamard transforms."""
+    length = x.shape[-1]
+    tile, block = min(length, _TILE), min(length, _BLOCK)
     scratch = np.empty(tile, dtype=np.float32)
     for part in x.reshape(-1, block):
         _transform_tiles(part, tile, scratch)
         _transform_across(part, tile)
-    _transform_across(x, block)
+    for row in x.reshape(-1, length):
+        _transform_across(row, block)
 
 
 def flip(

@@ -19,19 +19,21 @@ _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder=
 
 
 def hadamard(x: NDArray[np.float32]) -> None:
-    """Replace ``x`` by its Walsh-Hadamard transform, one radix-16 level after another.
+    """Transform the rows of ``x`` after Walsh and Hadamard, one radix-16 level after another.
 
     The transform of length 16 h is that of length 16 across blocks of length h (Sylvester), and a
     product with a matrix of signs is what BLAS does best. The products are kept below the size at
     which OpenBLAS starts threads (2**18 multiplications): those stall beside other work.
     """
-    h = min(len(x), _CACHED)
-    scratch = np.empty(h, dtype=np.float32)
-    for block in x.reshape(-1, h):
-        _transform(block, scratch)
-    while h < len(x):
-        radix = min(_RADIX, len(x) // h)
-        for rows in x.reshape(-1, radix, h):
+    length, flat = x.shape[-1], x.reshape(-1)
+    h = min(length, _CACHED)
+    scratch = np.empty(min(len(flat), _CACHED), dtype=np.float32)
+    for start in range(0, len(flat), _CACHED):
+        block = flat[start : start + _CACHED]
+        _transform(block, h, scratch[: len(block)])
+    while h < length:
+        radix = min(_RADIX, length // h)
+        for rows in flat.reshape(-1, radix, h):
             _transform_across(rows, scratch)
         h *= radix
 
@@ -109,14 +111,14 @@ def add_wrap(out: NDArray[Any], addend: NDArray[Any], bits: int) -> None:
             part &= mask
 
 
-def _transform(x: NDArray[np.float32], scratch: NDArray[np.float32]) -> None:
-    """Transform what fits the cache, to and fro between ``x`` and ``scratch``."""
+def _transform(x: NDArray[np.float32], length: int, scratch: NDArray[np.float32]) -> None:
+    """Transform runs of ``length`` that fit the cache, to and fro between ``x`` and ``scratch``."""
     source, target = x, scratch
     h = 1
-    while h < len(x):
-        radix = min(_RADIX, len(x) // h)
+    while h < length:
+        radix = min(_RADIX, length // h)
         if h == 1:
-            shape = (-1, min(_COLUMNS, len(x) // radix), radix)
+            shape = (-1, min(_COLUMNS, length // radix), radix)
             np.matmul(source.reshape(shape), _signs(radix), out=target.reshape(shape))
         else:
             columns = min(h, _COLUMNS)

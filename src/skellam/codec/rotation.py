@@ -75,8 +75,7 @@ def coordinate_subset(length: int, kept: int, public_seed: bytes) -> NDArray[np.
 
 def _transform(y: NDArray[np.float32]) -> None:
     blocks = y.reshape(-1, block_of(len(y)))
-    for block in blocks:
-        hadamard(block)
+    hadamard(blocks)
     if len(blocks) > 1:
         _mix(blocks)
 
