@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from skellam.engines import durable
 from skellam.errors import DataError
-from skellam.federated import durable
 from skellam.federated.server import ServerState
 from skellam.plan import AdaptiveClip
 

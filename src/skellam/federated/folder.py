@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from skellam.engines import durable
 from skellam.errors import DataError, DomainError
-from skellam.federated import durable
 from skellam.federated.checkpoint import Checkpoint
 from skellam.federated.history import Header, Record, read_records
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,13 @@ class ServerOptimiser:
     name: str
     init: Callable[[Vector], ServerState]
     apply: Callable[[ServerState, Vector], ServerState]
+    powers: tuple[int, ...] = (1,)
+    """With which power of the updates' unit each part of the memory grows."""
+
+    def rescaled(self, state: ServerState, ratio: float) -> ServerState:
+        """Return ``state`` as if all updates that it remembers had been ``ratio`` times as long."""
+        parts = zip(state.memory, self.powers, strict=True)
+        return replace(state, memory=tuple(part * np.float32(ratio**p) for part, p in parts))
 
 
 def fedavg(*, rate: float = 1.0, momentum: float = 0.0) -> ServerOptimiser:
@@ -71,7 +78,7 @@ def adam(
         return ServerState(state.model + move, (mean, square), count)
 
     settings = f"rate={rate!r}, first={first!r}, second={second!r}, floor={floor!r}"
-    return ServerOptimiser(f"adam({settings})", init, apply)
+    return ServerOptimiser(f"adam({settings})", init, apply, powers=(1, 2))
 
 
 def _require_like(state: ServerState, update: Vector) -> None:

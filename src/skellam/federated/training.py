@@ -58,7 +58,8 @@ def train(
 ) -> History:
     """Train ``task`` by ``plan`` and return what may be shown of it, with the model.
 
-    ``clip`` moves from round to round, where the plan has ``quantile_noise`` for that.
+    ``clip`` moves from round to round, where the plan has ``quantile_noise`` for that; released
+    means and what the server remembers of them are then scaled by each move.
     Without a ``ledger`` the run keeps one of its own, with the plan's target as its budget. A run
     with a ``folder`` goes on after a kill with ``resume``. The model is measured ``every`` so many
     rounds and after the last; ``watch`` is told each record.
@@ -184,7 +185,7 @@ class _Loop:
                 outcome, clip = self.rounds.run(number, checkpoint.state.model, checkpoint.clip)
             except BudgetError:
                 return checkpoint.state, Stop.BUDGET
-            state = self._applied(checkpoint.state, outcome)
+            state = self._applied(checkpoint, outcome, clip)
             record = self._record(number, state, outcome, checkpoint.clip)
             checkpoint = replace(
                 checkpoint, round=number + 1, state=state, spends=self.purse.spends, clip=clip
@@ -195,11 +196,21 @@ class _Loop:
                 watch(record)
         return checkpoint.state, Stop.FINISHED
 
-    def _applied(self, state: ServerState, outcome: Sum | Skipped) -> ServerState:
+    def _applied(
+        self, before: Checkpoint, outcome: Sum | Skipped, clip: AdaptiveClip | None
+    ) -> ServerState:
+        """Return the state after ``outcome``; all that moves the model is in units of the clip.
+
+        So the noise of rounds that clipped far too high does not stay in the momentum, and a round
+        that found its clip too high counts for less.
+        """
+        state, server, cohort = before.state, self.setup.server, float(self.setup.plan.cohort)
         if isinstance(outcome, Skipped):
             return state
-        mean = outcome.total / self.setup.plan.cohort
-        return self.setup.server.apply(state, mean.values.astype(np.float32))
+        if clip is not None and before.clip is not None:
+            ratio = clip.clip / before.clip.clip
+            state, cohort = server.rescaled(state, ratio), cohort / ratio
+        return server.apply(state, (outcome.total / cohort).values.astype(np.float32))
 
     def _record(
         self, number: int, state: ServerState, outcome: Sum | Skipped, clip: AdaptiveClip | None

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from skellam.federated import durable
+from skellam.engines import durable
 from skellam.report import curves, sections
 from skellam.report.figures import NOTHING, bound, number, percent
 from skellam.report.markup import Markup, join, tag

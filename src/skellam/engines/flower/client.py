@@ -173,6 +173,8 @@ class _Client:
         joins = plan.coin is None or heads(plan.coin, entropy=mine)
         if update is None or not joins:
             return codec.encode_zeros(entropy=mine, removable=phase.noise_seeds)
+        if memory.invitation.clip is not None:
+            update = memory.invitation.clip.scaled(update, plan)
         return codec.encode_or_zeros(update, entropy=mine, removable=phase.noise_seeds)
 
     def _update(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from logging import getLogger
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,9 @@ from numpy.typing import NDArray
 from skellam import _checks
 from skellam.accounting.ledger import Ledger
 from skellam.codec.layout import Layout
+from skellam.engines.flower import clips
 from skellam.engines.flower.cohort import invited
-from skellam.engines.flower.invitation import Invitation, Update, model_digest
+from skellam.engines.flower.invitation import Invitation, Update, model_digest, require_clip
 from skellam.engines.flower.letters import model_of, record_of
 from skellam.engines.flower.room import has_room
 from skellam.engines.flower.rounds import SecureRound, Sum
@@ -31,7 +34,7 @@ from skellam.errors import (
     ShapeError,
     ThresholdError,
 )
-from skellam.plan import Noise, Plan
+from skellam.plan import AdaptiveClip, Noise, Plan
 from skellam.secagg import Roster
 from skellam.vectors import Reals
 
@@ -48,6 +51,8 @@ class Report:
     invited: int
     sum: Sum | None
     failure: str = ""
+    clip: float | None = None
+    """The clip of this round, if it adapts."""
 
 
 class SecureGrid(Grid):
@@ -56,6 +61,9 @@ class SecureGrid(Grid):
     The strategy gets one reply: the mean of the updates, each with weight one, over ``plan.cohort``
     (never over the actual number, which depends on who took part). A round with too few survivors
     gives an error reply; the next one may succeed. `BudgetError` ends the run.
+
+    Where the plan has ``quantile_noise``, ``clip`` moves after every sum; with a ``clip_file`` a
+    server that is started again goes on with the clip in it.
     """
 
     def __init__(
@@ -68,11 +76,18 @@ class SecureGrid(Grid):
         roster: Roster,
         entropy: Entropy,
         update: Update | str = Update.DIFFERENCE,
+        clip: AdaptiveClip | None = None,
+        clip_file: str | PathLike[str] | None = None,
         stage_timeout: float = 300.0,
     ) -> None:
         require_mean_based(strategy)
         if plan.noise is not Noise.SKELLAM:
             raise DomainError(f'plan must have noise="skellam" on a fleet, got "{plan.noise}"')
+        require_clip(plan, clip)
+        self._clip_file = None if clip_file is None else Path(clip_file)
+        if clip is not None and self._clip_file is not None:
+            clip = clips.restore(self._clip_file, clip, plan)
+        self._clip = clip
         self._grid, self._plan, self._ledger = grid, plan, ledger
         self._roster, self._entropy = roster, entropy
         self._update = Update(update)
@@ -86,6 +101,11 @@ class SecureGrid(Grid):
     def reports(self) -> tuple[Report, ...]:
         """What became of each round so far."""
         return tuple(self._reports)
+
+    @property
+    def clip(self) -> AdaptiveClip | None:
+        """The clip of the next round, if it adapts."""
+        return self._clip
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -114,8 +134,9 @@ class SecureGrid(Grid):
                 {node: RecordDict({**contents[node], key: record}) for node in nodes}
             )
         except (ProtocolError, InfeasibleError) as error:
-            return self._failed(letters[0], Report(number, asked, None, str(error)))
-        self._reports.append(Report(number, asked, found))
+            return self._failed(letters[0], self._report(asked, failure=str(error)))
+        self._reports.append(self._report(asked, found))
+        self._move_clip(found)
         content = RecordDict(
             {
                 key: record_of(self._applied(model, found.total / self._plan.cohort)),
@@ -123,6 +144,17 @@ class SecureGrid(Grid):
             }
         )
         return Message(content, reply_to=letters[0])
+
+    def _report(self, asked: int, found: Sum | None = None, failure: str = "") -> Report:
+        clip = None if self._clip is None else self._clip.clip
+        return Report(len(self._reports) + 1, asked, found, failure, clip)
+
+    def _move_clip(self, found: Sum) -> None:
+        if self._clip is None or found.balance is None:
+            return
+        self._clip = self._clip.after(found.balance, self._plan)
+        if self._clip_file is not None:
+            clips.keep(self._clip_file, self._clip, self._plan)
 
     def _failed(self, letter: Message, report: Report) -> Message:
         self._reports.append(report)
@@ -133,7 +165,7 @@ class SecureGrid(Grid):
         if asked < 2:
             raise ThresholdError(f"{asked} nodes were drawn; a sum needs two at least")
         round_id = random_bytes(32, entropy=self._entropy)
-        invitation = Invitation(self._plan, number, round_id, asked, self._update)
+        invitation = Invitation(self._plan, number, round_id, asked, self._update, self._clip)
         return SecureRound(
             self._grid,
             self._ledger,

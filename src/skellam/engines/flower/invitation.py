@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
+from struct import pack
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from skellam import _checks, secagg
 from skellam.codec import Codec, public_seed
-from skellam.errors import MessageError, SkellamError, TamperError
-from skellam.plan import Plan
+from skellam.errors import DomainError, MessageError, SkellamError, TamperError
+from skellam.plan import AdaptiveClip, Plan
 
 RECORD = "skellam"
 """The key of our record in messages and in the state."""
@@ -32,22 +33,29 @@ class Update(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """One round: the plan, its number, an identifier that never repeats, how many are invited."""
+    """One round: the plan, its number, an identifier that never repeats, how many are invited.
+
+    A ``clip`` that adapts moves the scale of the updates before they are clipped as planned: the
+    integers on the wire and what they cost do not depend on it, so no limit of a node's bounds it.
+    """
 
     plan: Plan
     number: int
     round_id: bytes
     invited: int
     update: Update
+    clip: AdaptiveClip | None = None
+    """Only the number travels; how it moves is the server's business."""
 
     def __post_init__(self) -> None:
         _checks.integer("number", self.number, 0, (1 << 63) - 1)
         _checks.octets("round_id", self.round_id, 32)
         _checks.integer("invited", self.invited, 2)
+        require_clip(self.plan, self.clip)
 
     def to_record(self) -> ConfigRecord:
         """Return the invitation as it travels."""
-        return ConfigRecord(
+        record = ConfigRecord(
             {
                 "plan": self.plan.to_json(),
                 "number": self.number,
@@ -56,6 +64,9 @@ class Invitation:
                 "update": str(self.update),
             }
         )
+        if self.clip is not None:
+            record["clip"] = self.clip.clip
+        return record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Invitation:
@@ -67,6 +78,7 @@ class Invitation:
                 record["round"],
                 record["invited"],
                 Update(record["update"]),
+                AdaptiveClip(clip=record["clip"]) if "clip" in record else None,
             )
         except (KeyError, TypeError, ValueError, SkellamError) as error:
             raise MessageError("the server sent no invitation of this version") from error
@@ -78,10 +90,11 @@ class Invitation:
         a larger cohort than there is.
         """
         spec = self.plan.spec()
+        clip = b"" if self.clip is None else pack(">d", self.clip.clip)
         gone, known = self.plan.tolerance(self.invited)
         return secagg.Round(
             round_id=self.round_id,
-            plan=sha256(self.plan.digest + self.number.to_bytes(8, "big")).digest(),
+            plan=sha256(self.plan.digest + self.number.to_bytes(8, "big") + clip).digest(),
             model=model,
             bits=spec.bits,
             length=spec.length,
@@ -102,6 +115,15 @@ class Invitation:
         )
         return self.plan.codec(
             public_seed=seed, shares=shares, tolerated=self.plan.tolerance(self.invited)
+        )
+
+
+def require_clip(plan: Plan, clip: AdaptiveClip | None) -> None:
+    """Raise unless there is a clip that adapts where the plan pays for one, and only there."""
+    if (clip is None) != (plan.quantile_noise is None):
+        raise DomainError(
+            "clip must be given if the plan has quantile_noise, and only then: it adapts by the "
+            "count that this noise protects"
         )
 
 

@@ -32,6 +32,8 @@ class Sum:
     participants: tuple[int, ...]
     survivors: tuple[int, ...]
     wrap: WrapEstimate
+    balance: float | None = None
+    """Clients within the clip less those beyond it, with noise, if the clip adapts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,11 @@ class SecureRound:
         revealed = [(j, seed) for j, found in seeds.items() for seed in found.values()]
         if revealed:
             total = codec.remove(total, revealed)
-        return Sum(codec.decode(total), members, outcome.survivors, codec.wrap(total))
+        found = Sum(codec.decode(total), members, outcome.survivors, codec.wrap(total))
+        if (clip := self.invitation.clip) is None:
+            return found
+        scaled_back = found.total / clip.factor(self.invitation.plan)
+        return replace(found, total=scaled_back, balance=codec.within(total))
 
 
 def _readable(answers: Mapping[int, RecordDict], this: Round, read: _Read) -> dict[int, bytes]:
