@@ -51,7 +51,7 @@ def test_characters_per_writer(tmp_path):
 
 @pytest.mark.slow
 def test_an_adaptive_clip_reaches_the_best_fixed_one_but_for_a_point():
-    """Seeded. Measured: 88.9 % and 88.8 %, at the same epsilon; one seed moves either by 0.3."""
+    """Seeded, at the same epsilon; another seed moves either by 0.3 of a point."""
     require("mnist_writers.npz")
     outcome = run("adaptive_clipping.py")
     assert outcome.returncode == 0, outcome.stderr

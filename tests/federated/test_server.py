@@ -42,6 +42,20 @@ def test_adam_is_torchs():
     np.testing.assert_allclose(run(adam(rate=0.1)).model, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("optimiser", [fedavg(momentum=0.9), adam(rate=0.1, floor=1e-12)])
+def test_a_rescaled_memory_is_that_of_rescaled_updates(optimiser):
+    def after(scale):
+        state = optimiser.init(START)
+        for update in UPDATES:
+            state = optimiser.apply(state, np.float32(scale) * update)
+        return state
+
+    for part, expected in zip(
+        optimiser.rescaled(after(1), 0.25).memory, after(0.25).memory, strict=True
+    ):
+        np.testing.assert_allclose(part, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("optimiser", [fedavg(rate=0.5, momentum=0.9), adam(rate=0.1)])
 def test_a_state_can_be_applied_to_twice_and_keeps_float32(optimiser):
     state = optimiser.init(START)
