@@ -21,3 +21,17 @@ def test_a_block_of_readme_runs(block, tmp_path):
         [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert outcome.returncode == 0, outcome.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", re.findall(r"`(python -m [^`]*)`", README.read_text()))
+def test_a_command_that_shows_a_claim_runs(command):
+    outcome = subprocess.run(
+        [sys.executable, *command.split()[1:]],
+        cwd=README.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout
