@@ -59,7 +59,7 @@ def step(members: Cohort, phase, stage: Stage, number: int, letter: bytes, vecto
     match stage:
         case Stage.ADVERTISE:
             return phase.step(history=History(), entropy=entropy)[:2]
-        case Stage.SHARE:
+        case Stage.SHARE | Stage.UNMASK:
             return phase.step(letter, entropy=entropy)
         case Stage.MASK:
             return phase.step(letter, members.vectors[number] if vector is None else vector)

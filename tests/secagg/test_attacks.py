@@ -48,23 +48,23 @@ def identity(number: int) -> Identity:
 
 
 def roll_without(number: int) -> bytes:
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).entries
-    return Roll(tuple(e for e in entries if Advertisement.decode(e).sender != number)).encode()
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).rows
+    return Roll.of(tuple(e for e in entries if Advertisement.decode(e).sender != number)).encode()
 
 
 def survivors_without(*numbers: int) -> bytes:
-    entries = Survivors.decode(HONEST.letters[Stage.AGREE, A]).entries
+    entries = Survivors.decode(HONEST.letters[Stage.AGREE, A]).rows
     kept = tuple(e for e in entries if Receipt.decode(e).sender not in numbers)
-    return Survivors(kept).encode()
+    return Survivors.of(kept).encode()
 
 
 # Who takes part
 
 
 def with_entry(entry: bytes) -> bytes:
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).entries
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).rows
     everybody = (*entries, entry)
-    return Roll(tuple(sorted(everybody, key=lambda e: Advertisement.decode(e).sender))).encode()
+    return Roll.of(tuple(sorted(everybody, key=lambda e: Advertisement.decode(e).sender))).encode()
 
 
 def advertisement(who: Identity, this: Round, context: str = "sybil") -> bytes:
@@ -98,29 +98,29 @@ def test_a_cohort_overstated_with_advertisements_of_another_round_is_refused():
 
 
 def test_a_participant_counted_twice_is_refused():
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).entries
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).rows
     with pytest.raises(TamperError, match="twice"):
-        HONEST.step(Stage.SHARE, A, Roll((*entries, entries[-1])).encode())
+        HONEST.step(Stage.SHARE, A, Roll.of((*entries, entries[-1])).encode())
 
 
 def test_a_roll_that_replaces_a_key_is_refused():
-    entries = list(Roll.decode(HONEST.letters[Stage.SHARE, A]).entries)
+    entries = list(Roll.decode(HONEST.letters[Stage.SHARE, A]).rows)
     ad = Advertisement.decode(entries[1])
     for forged in (replace(ad, mask_key=b"k" * 32), replace(ad, channel_key=b"k" * 32)):
         entries[1] = forged.encode()
         with pytest.raises(TamperError, match="signature"):
-            HONEST.step(Stage.SHARE, A, Roll(tuple(entries)).encode())
+            HONEST.step(Stage.SHARE, A, Roll.of(tuple(entries)).encode())
 
 
 def test_a_roll_that_leaves_the_client_out_or_changes_its_own_entry_is_refused():
     small = transcript(cohort(6, 4, dropouts=2, least=5))
-    others = Roll(Roll.decode(small.letters[Stage.SHARE, A]).entries[1:]).encode()
+    others = Roll.of(Roll.decode(small.letters[Stage.SHARE, A]).rows[1:]).encode()
     with pytest.raises(TamperError, match="does not take part"):
         small.step(Stage.SHARE, A, others)
     other = advertisement(identity(A), ROUND, context="another advertisement")
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).entries
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).rows
     with pytest.raises(TamperError, match="another advertisement"):
-        HONEST.step(Stage.SHARE, A, Roll((other, *entries[1:])).encode())
+        HONEST.step(Stage.SHARE, A, Roll.of((other, *entries[1:])).encode())
 
 
 def test_a_roll_below_the_least_cohort_is_refused():
@@ -130,8 +130,8 @@ def test_a_roll_below_the_least_cohort_is_refused():
 
 def test_clients_who_were_shown_different_rolls_open_none_of_each_others_envelopes():
     honest = transcript(cohort(7, 4, dropouts=2, colluders=1, least=6))
-    entries = Roll.decode(honest.letters[Stage.SHARE, A]).entries
-    shorter = Roll(entries[:-1]).encode()
+    entries = Roll.decode(honest.letters[Stage.SHARE, A]).rows
+    shorter = Roll.of(entries[:-1]).encode()
     mask, _ = honest.step(Stage.SHARE, A, shorter)
     _, theirs = honest.step(Stage.SHARE, B)
     delivery = Delivery.decode(honest.letters[Stage.MASK, A])
@@ -151,9 +151,9 @@ def test_clients_who_were_shown_different_models_cannot_aggregate():
     )
     with pytest.raises(ThresholdError):
         HONEST.serve(Stage.ADVERTISE, {A: data})
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, B]).entries
+    entries = Roll.decode(HONEST.letters[Stage.SHARE, B]).rows
     with pytest.raises(TamperError, match="signature"):
-        HONEST.step(Stage.SHARE, B, Roll((data, *entries[1:])).encode())
+        HONEST.step(Stage.SHARE, B, Roll.of((data, *entries[1:])).encode())
     assert members.round.digest != misled.digest
 
 
@@ -404,11 +404,11 @@ def test_a_survivor_that_gave_no_vector_cannot_be_claimed():
     silent = transcript(
         cohort(6, 4, dropouts=2, colluders=1, removable=True), silent={Stage.MASK: [F]}
     )
-    entries = Survivors.decode(silent.letters[Stage.AGREE, A]).entries
+    entries = Survivors.decode(silent.letters[Stage.AGREE, A]).rows
     forged = Receipt(F, bytes(32), replayable=False)
     context = silent.client(Stage.AGREE, A).context
     claims = [forged.encode(), signed(forged, replace(identity(A), number=F), context)]
-    lies = [Survivors((*entries, claim)).encode() for claim in claims]
+    lies = [Survivors.of((*entries, claim)).encode() for claim in claims]
     for lie in lies:
         with pytest.raises(TamperError, match="signature"):
             silent.step(Stage.AGREE, A, lie)
@@ -430,13 +430,13 @@ def test_a_survivor_who_did_not_deal_is_refused():
     honest = transcript(members, silent={Stage.SHARE: [F]})
     context = honest.client(Stage.AGREE, A).context
     receipt = signed(Receipt(F, bytes(32), replayable=False), honest.party(F).identity, context)
-    entries = Survivors.decode(honest.letters[Stage.AGREE, A]).entries
+    entries = Survivors.decode(honest.letters[Stage.AGREE, A]).rows
     with pytest.raises(TamperError, match="survivors are not"):
-        honest.step(Stage.AGREE, A, Survivors((*entries, receipt)).encode())
+        honest.step(Stage.AGREE, A, Survivors.of((*entries, receipt)).encode())
 
 
 def agreed(context: bytes, numbers) -> bytes:
-    return Agreed(tuple(signed(Agreement(n), identity(n), context) for n in numbers)).encode()
+    return Agreed.of(tuple(signed(Agreement(n), identity(n), context) for n in numbers)).encode()
 
 
 @pytest.mark.parametrize("shown", range(5))
@@ -449,7 +449,7 @@ def test_a_peer_named_alive_to_some_and_dead_to_others_keeps_one_of_its_secrets(
         unmask, _ = HONEST.step(Stage.AGREE, number, lie)
         voters = sorted([E, *(n for n in camps if camps[n] == lie)])
         with suppress(ThresholdError):
-            unmask.step(agreed(unmask.context, voters))
+            unmask.step(agreed(unmask.context, voters), entropy=SystemEntropy())
             camps_that_open.add(lie)
     assert len(camps_that_open) <= 1
 
@@ -458,14 +458,14 @@ def test_agreement_to_another_set_of_survivors_is_not_agreement():
     unmask, _ = HONEST.step(Stage.AGREE, A)
     other = extend(HONEST.client(Stage.AGREE, A).context, b"survivors", b"others")
     with pytest.raises(TamperError, match="signature"):
-        unmask.step(agreed(other, NUMBERS))
+        unmask.step(agreed(other, NUMBERS), entropy=SystemEntropy())
 
 
 def test_agreements_are_counted_once_and_below_the_threshold_nothing_is_opened():
     context = HONEST.client(Stage.UNMASK, A).context
     entry = signed(Agreement(B), identity(B), context)
     with pytest.raises(TamperError, match="twice"):
-        HONEST.step(Stage.UNMASK, A, Agreed((entry,) * 4).encode())
+        HONEST.step(Stage.UNMASK, A, Agreed.of((entry,) * 4).encode())
     with pytest.raises(ThresholdError, match="agree on the survivors"):
         HONEST.step(Stage.UNMASK, A, agreed(context, NUMBERS[:3]))
     HONEST.step(Stage.UNMASK, A, agreed(context, NUMBERS[:4]))
@@ -474,7 +474,7 @@ def test_agreements_are_counted_once_and_below_the_threshold_nothing_is_opened()
 def test_agreement_by_the_dead_does_not_count():
     unmask, _ = HONEST.step(Stage.AGREE, A, survivors_without(E, F))
     with pytest.raises(TamperError, match="did not survive"):
-        unmask.step(agreed(unmask.context, NUMBERS))
+        unmask.step(agreed(unmask.context, NUMBERS), entropy=SystemEntropy())
 
 
 def test_dealers_too_few_out_of_order_or_unknown_are_refused():
@@ -492,8 +492,8 @@ def test_clients_who_were_shown_different_dealers_do_not_count_as_survivors_toge
     _, data = HONEST.step(Stage.MASK, A, fewer)
     confirm, _ = HONEST.serve(Stage.MASK, {A: data})
     assert confirm.gathered.survivors.tolist() == NUMBERS[1:]
-    entries = Survivors.decode(HONEST.letters[Stage.AGREE, B]).entries
-    mixed = Survivors((Masked.decode(data).receipt, *entries[1:])).encode()
+    entries = Survivors.decode(HONEST.letters[Stage.AGREE, B]).rows
+    mixed = Survivors.of((Masked.decode(data).receipt, *entries[1:])).encode()
     with pytest.raises(TamperError, match="signature"):
         HONEST.step(Stage.AGREE, B, mixed)
 
@@ -506,12 +506,12 @@ def test_an_arc_of_the_ring_declared_dead_is_refused_by_every_client():
     agree = honest.client(Stage.AGREE, A)
     ring = Participants(agree.ids, agree.roll, members.round).graph
     start = int(ring.places[members.numbers.index(A)]) + 1
-    run = {int(agree.ids[ring.order[(start + i) % 150]]) for i in range(shape.degree // 2)}
+    run = {int(agree.ids[ring.order[(start + i) % 150]]) for i in range(shape.run)}
     assert len(run) <= members.round.dropouts
-    entries = Survivors.decode(honest.letters[Stage.AGREE, A]).entries
+    entries = Survivors.decode(honest.letters[Stage.AGREE, A]).rows
     kept = tuple(e for e in entries if Receipt.decode(e).sender not in run)
     with pytest.raises(ThresholdError, match="one place of the ring"):
-        honest.step(Stage.AGREE, A, Survivors(kept).encode())
+        honest.step(Stage.AGREE, A, Survivors.of(kept).encode())
 
 
 # What is opened

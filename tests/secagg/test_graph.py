@@ -37,15 +37,23 @@ def test_the_tail_is_exact(population, data, times, bits):
 @pytest.mark.parametrize(("n", "dropouts", "colluders"), CASES)
 def test_the_three_conditions_of_bell_et_al_hold(n, dropouts, colluders):
     shape = topology(n, dropouts=dropouts, colluders=colluders)
-    half = shape.degree // 2
     assert 2 * shape.degree < n
-    secure, correct = Fraction(1, 2**80), Fraction(1, 2**40)
-    colluding = tail(n - 1, colluders, shape.degree, shape.threshold)
-    together = tail(n, colluders, half, shape.window)
+    assert 2 * shape.run <= shape.degree
+    secure, correct = Fraction(1, 2**81), Fraction(1, 2**40)
+    colluding = tail(n - 1, colluders, shape.degree, shape.threshold - shape.run)
+    together = tail(n, colluders, shape.run, shape.window)
     assert n * (colluding + together) <= secure
     silent = tail(n - 1, dropouts, shape.degree, shape.degree - shape.threshold + 1)
-    sparse = tail(n, dropouts, half, half - shape.window + 1)
+    sparse = tail(n, dropouts, shape.run, shape.run - shape.window + 1)
     assert n * (silent + sparse) <= correct
+
+
+@pytest.mark.parametrize(("n", "dropouts", "colluders"), CASES)
+def test_a_sample_finds_agreement_that_no_majority_of_the_honest_signed(n, dropouts, colluders):
+    shape = topology(n, dropouts=dropouts, colluders=colluders)
+    unseen = Fraction(n + colluders, 2 * (n - dropouts)) ** shape.sample
+    assert n * unseen <= Fraction(1, 2**41)
+    assert shape.sample < 160
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 100, SMALL])
@@ -63,10 +71,12 @@ def test_a_tolerance_that_would_let_the_server_have_both_secrets_is_refused(n, d
         topology(n, dropouts=dropouts, colluders=colluders)
 
 
-def test_the_degree_grows_no_faster_than_the_logarithm():
-    degrees = [topology(n, dropouts=n // 20, colluders=n // 100).degree for n in (1000, 10_000)]
-    assert degrees[1] - degrees[0] <= 30
-    assert degrees[1] <= 100
+def test_degree_and_sample_grow_no_faster_than_the_logarithm():
+    """Below 2000 the few colluders that there are keep the degree small."""
+    sizes = (1000, 2000, 10_000, 65_535)
+    shapes = [topology(n, dropouts=n // 20, colluders=n // 100) for n in sizes]
+    assert [shape.degree for shape in shapes] == [58, 82, 96, 102]
+    assert [shape.sample for shape in shapes] == [56, 58, 60, 63]
 
 
 def test_the_graph_is_regular_and_symmetric():
@@ -86,7 +96,7 @@ def test_other_participants_give_another_ring():
 
 def test_every_place_of_the_ring_is_as_likely():
     """Client 0 sits in each half of 2000 rings; a false alarm (5.3 sigma) comes once in 1e7."""
-    shape = Topology(300, 285, 30, 16, 4)
+    shape = Topology(300, 285, 30, 20, 15, 4, 55)
     front = sum(int(graph(shape, i.to_bytes(32, "big")).places[0]) < 150 for i in range(2000))
     assert abs(front - 1000) < 5.4 * np.sqrt(500)
 
@@ -96,8 +106,7 @@ def test_a_server_that_declares_an_arc_dead_to_split_the_ring_is_refused():
     ring = graph(shape, bytes(32))
     alive = np.ones(300, dtype=bool)
     assert ring.holds_together(alive)
-    half = shape.degree // 2
-    alive[ring.order[:half]] = False
+    alive[ring.order[: shape.run]] = False
     assert int(alive.sum()) >= shape.survivors
     assert not ring.holds_together(alive)
 
@@ -106,12 +115,11 @@ def test_a_server_that_declares_an_arc_dead_to_split_the_ring_is_refused():
 def test_a_window_counts_around_the_end_of_the_ring(shift):
     shape = topology(300, dropouts=40, colluders=2)
     ring = graph(shape, bytes(32))
-    half = shape.degree // 2
-    run = ring.order[np.arange(shift, shift + half) % 300]
+    run = ring.order[np.arange(shift, shift + shape.run) % 300]
     alive = np.ones(300, dtype=bool)
-    alive[run[: half - shape.window]] = False
+    alive[run[: shape.run - shape.window]] = False
     assert ring.holds_together(alive)
-    alive[run[half - shape.window]] = False
+    alive[run[shape.run - shape.window]] = False
     assert not ring.holds_together(alive)
 
 
@@ -119,13 +127,13 @@ def test_survivors_that_hold_together_are_connected_without_any_tolerated_collud
     """Take away every set that the client accepts plus colluders in one window: one component."""
     shape = topology(300, dropouts=40, colluders=2)
     ring = graph(shape, bytes(32))
-    half = shape.degree // 2
+    gone = shape.run - shape.window
     alive = np.ones(300, dtype=bool)
-    alive[ring.order[: half - shape.window]] = False
-    alive[ring.order[150 : 150 + half - shape.window]] = False
+    alive[ring.order[:gone]] = False
+    alive[ring.order[150 : 150 + gone]] = False
     assert ring.holds_together(alive)
     honest = alive.copy()
-    honest[ring.order[half - shape.window : half - shape.window + 2]] = False
+    honest[ring.order[gone : gone + 2]] = False
     reached, edge = set(), [int(np.flatnonzero(honest)[0])]
     while edge:
         i = edge.pop()

@@ -61,7 +61,7 @@ def test_a_round_from_restored_phases_is_the_same_round():
 def test_nothing_secret_is_left_when_the_client_is_done():
     done, _ = HONEST.step(Stage.UNMASK, FIRST)
     assert isinstance(done, client.Done)
-    assert done.to_bytes() == bytes([1, client.Done.TAG]) + HONEST.members.round.digest
+    assert done.to_bytes() == bytes([2, client.Done.TAG]) + HONEST.members.round.digest
 
 
 def test_a_clients_own_secrets_leave_its_state_with_the_masked_vector():

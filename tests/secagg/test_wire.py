@@ -52,8 +52,8 @@ def test_a_message_has_one_encoding(kind):
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
 def test_unknown_versions_other_kinds_and_trailing_bytes_are_refused(kind):
     data = EXAMPLES[kind]
-    with pytest.raises(MessageError, match="version 2 is unknown"):
-        kind.decode(b"\x02" + data[1:])
+    with pytest.raises(MessageError, match="version 1 is unknown"):
+        kind.decode(b"\x01" + data[1:])
     with pytest.raises(MessageError, match="of kind"):
         kind.decode(data[:1] + b"\xff" + data[2:])
     with pytest.raises(MessageError, match="1 bytes trail"):
@@ -72,8 +72,17 @@ def test_lengths_above_their_limits_are_refused_without_reading_on():
     head = EXAMPLES[messages.Roll][:2]
     with pytest.raises(MessageError, match="must lie in"):
         messages.Roll.decode(head + b"\x00\x01\x00\x00")
+    head = EXAMPLES[messages.Masked][:2]
     with pytest.raises(MessageError, match="must lie in"):
-        messages.Roll.decode(head + b"\x00\x00\x00\x01" + b"\x00\xff\xff\xff")
+        messages.Masked.decode(head + b"\x00\xff\xff\xff")
+
+
+def test_a_list_of_another_kind_or_version_has_no_senders():
+    honest = messages.Roll.decode(EXAMPLES[messages.Roll])
+    for head in (b"\x01\x01", b"\x02\x06"):
+        lie = messages.Roll.of([head + row[2:] for row in honest.rows])
+        with pytest.raises(MessageError, match="another kind or version"):
+            _ = lie.senders
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -107,11 +107,11 @@ class _Bus:
             case client.Advertise():
                 share, data, _ = phase.step(history=History(), entropy=self.entropy(number))
                 return share, data
-            case client.Share():
+            case client.Share() | client.Unmask():
                 return phase.step(letter, entropy=self.entropy(number))
             case client.Mask():
                 return phase.step(letter, self.encode(number, phase))
-            case client.Agree() | client.Unmask():
+            case client.Agree():
                 return phase.step(letter)
             case client.Done():
                 raise PhaseError("the round is over")

@@ -11,7 +11,7 @@ mask key, never both, and only for a set of survivors that enough others signed.
     vector = ...  # noise for mask.participants shares, removable by mask.noise_seeds
     agree, data = mask.step(delivery, vector)
     unmask, data = agree.step(survivors)
-    done, data = unmask.step(agreed)
+    done, data = unmask.step(agreed, entropy=entropy)
 
 Where each message meets a new process, keep ``mask.to_bytes()`` *before* ``data`` is sent and go on
 with ``Mask.from_bytes(kept, party)``; when a step raises, delete what was kept.

@@ -5,26 +5,28 @@ permuted ring (a Harary graph), as in Bell, Bonawitz, Gascón, Lepoint, Raykova,
 single-server aggregation with (poly)logarithmic overhead" (CCS 2020), section 3. Its three
 conditions are held here by exact hypergeometric tails, in integers:
 
-1. nobody has ``threshold`` or more colluding neighbours (else the colluders open its secrets);
+1. a secret is opened by more than ``run`` neighbours besides all colluders among them;
 2. everybody keeps ``threshold`` living neighbours (else a mask cannot be removed);
-3. the living honest clients are connected (else the sum of a part is visible).
+3. every ``run`` successive places keep more survivors than colluders: an honest one.
 
-Condition 3 differs from the paper in one respect: there, who drops out does not depend on the
-graph; here a lying server names the survivors after it has seen the ring. So each client itself
-refuses a survivor set that leaves fewer than ``window`` survivors in some run of ``degree / 2``
-places, and ``window`` is more than the colluders in any run: every run keeps an honest survivor, so
-successive honest survivors on the ring are neighbours, whoever was declared dead.
+The paper's server knows the graph only after the dropouts, and may learn the sums of parts. Here a
+lying server names the survivors after it has seen the ring, and must learn one sum or nothing. So
+each client itself refuses survivors who leave fewer than ``window`` in some run; it verifies the
+receipts of its neighbours; and of the signatures that all survivors saw the same list it verifies
+``sample`` at random. docs/maths/ring.md proves from these conditions that whatever the server says,
+it opens the sum over all honest survivors of one list that all gave a vector, or nothing.
 
 The ring follows from the participants' signed nonces. Colluders who speak last can try several
 nonces, and a server can try several participant lists; so the conditions on colluders hold but for
-2**-(40 + 40): 2**40 tries leave 2**-40.
+2**-(40 + 41): 2**40 tries leave 2**-41. Nobody can try at the sample: it fails but for 2**-41.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import comb
+from math import ceil, comb, log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +52,11 @@ class Topology:
     degree: int
     threshold: int
     """Shares that open a secret."""
+    run: int
     window: int
-    """The fewest survivors in any run of ``degree / 2`` places; 0 on the complete graph."""
+    """The fewest survivors in any ``run`` successive places of the ring."""
+    sample: int
+    """How many of the others' agreements each client verifies."""
 
     @property
     def complete(self) -> bool:
@@ -75,35 +80,59 @@ def topology(participants: int, *, dropouts: int, colluders: int) -> Topology:
             f"at least {least} can"
         )
     ring = _sparsest_ring(n, dropouts, colluders) if n > SMALL else None
-    return ring or Topology(n, survivors, n - 1, survivors, 0)
+    return ring or Topology(n, survivors, n - 1, survivors, n, survivors, n)
 
 
 def _sparsest_ring(n: int, dropouts: int, colluders: int) -> Topology | None:
-    low, high = 0, (n - 1) // 4 + 1
-    best = None
-    while high - low > 1:
-        half = (low + high) // 2
-        found = _ring_topology(n, half, dropouts, colluders)
-        low, high, best = (low, half, found) if found else (half, high, best)
-    return best
+    """Return the ring with the shortest run and the fewest neighbours, if it saves half of all.
 
-
-def _ring_topology(n: int, half: int, dropouts: int, colluders: int) -> Topology | None:
-    """Return the topology with ``half`` neighbours to each side, if it meets all conditions.
-
-    Each threshold is the largest that the tolerated dropouts allow but for 2**-40 (halved between
-    the two), for all clients together; the colluders must stay below it but for 2**-80.
+    ``window`` and ``threshold`` are the largest that the tolerated dropouts allow but for 2**-40
+    (halved between the two), for all clients together.
     """
-    correct, secure = FAILURE_BITS + 1, FAILURE_BITS + GRINDING_BITS + 1
-    degree = 2 * half
-    threshold = degree + 1 - exceeded(n - 1, dropouts, degree, times=n, bits=correct)
-    window = half + 1 - exceeded(n, dropouts, half, times=n, bits=correct)
-    safe = threshold >= exceeded(
-        n - 1, colluders, degree, times=n, bits=secure
-    ) and window >= exceeded(n, colluders, half, times=n, bits=secure)
-    if not (safe and threshold > 0 and window > 0):
+    correct, secure = FAILURE_BITS + 1, FAILURE_BITS + GRINDING_BITS + 2
+
+    def window(run: int) -> int:
+        return run + 1 - exceeded(n, dropouts, run, times=n, bits=correct)
+
+    def threshold(half: int) -> int:
+        return 2 * half + 1 - exceeded(n - 1, dropouts, 2 * half, times=n, bits=correct)
+
+    def keeps_honest(run: int) -> bool:
+        return window(run) >= exceeded(n, colluders, run, times=n, bits=secure)
+
+    def needs_many(half: int) -> bool:
+        return threshold(half) >= run + exceeded(n - 1, colluders, 2 * half, times=n, bits=secure)
+
+    most = (n - 1) // 4
+    run = _least(keeps_honest, 1, most)
+    half = _least(needs_many, run, most) if run else 0
+    if not half:
         return None
-    return Topology(n, n - dropouts, degree, threshold, window)
+    sample = _sample(n, n - dropouts, colluders)
+    return Topology(n, n - dropouts, 2 * half, threshold(half), run, window(run), sample)
+
+
+def _least(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the least of ``low .. high`` that holds, if larger ones then do too; 0 if none."""
+    at = low
+    while not holds(at):
+        low = at + 1
+        if low > high:
+            return 0
+        at = min(2 * at, high)
+    while low < at:
+        middle = (low + at) // 2
+        low, at = (low, middle) if holds(middle) else (middle + 1, at)
+    return at
+
+
+def _sample(n: int, survivors: int, colluders: int) -> int:
+    """Return how many draws tell a list that no majority of the honest signed, but for 2**-41.
+
+    Of its ``survivors`` or more entries at most ``(n + colluders) / 2`` are true; n clients draw.
+    """
+    false = log2(2 * survivors / (n + colluders))
+    return min(n, ceil((FAILURE_BITS + 1 + log2(n)) / false))
 
 
 def exceeded(population: int, marked: int, draws: int, *, times: int, bits: int) -> int:
@@ -142,13 +171,11 @@ class Graph:
 
     def holds_together(self, alive: NDArray[np.bool_]) -> bool:
         """Return whether ``alive`` is enough, everywhere on the ring, to hide all but the sum."""
-        enough = int(alive.sum()) >= self.topology.survivors
-        if self.topology.complete or not enough:
-            return enough
-        half = self.topology.degree // 2
+        run = self.topology.run
         ring = alive[self.order]
-        counts = np.cumsum(np.concatenate([[0], ring, ring[: half - 1]]))
-        return bool((counts[half:] - counts[:-half]).min() >= self.topology.window)
+        counts = np.cumsum(np.concatenate([[0], ring, ring[: run - 1]]))
+        thinnest = int((counts[run:] - counts[:-run]).min())
+        return int(alive.sum()) >= self.topology.survivors and thinnest >= self.topology.window
 
 
 @lru_cache(maxsize=4)

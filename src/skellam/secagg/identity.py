@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.entropy import Entropy, random_bytes
@@ -53,11 +55,14 @@ class Roster:
     """The public keys, by number, of all who may ever take part."""
 
     keys: Mapping[int, bytes]
+    numbers: NDArray[np.uint64] = field(init=False, repr=False)
+    """Whose keys these are, ascending."""
 
     def __post_init__(self) -> None:
         for number, key in self.keys.items():
             _checks.octets(f"the key of {number}", key, 32)
         object.__setattr__(self, "keys", dict(self.keys))
+        object.__setattr__(self, "numbers", np.sort(np.array([*self.keys], dtype="<u8")))
 
     def __contains__(self, number: object) -> bool:
         return number in self.keys

@@ -12,8 +12,8 @@ from skellam.secagg.bundle import SELF_MASK, Held, deal
 from skellam.secagg.channel import KeyPair, channel_purpose, seal
 from skellam.secagg.commitments import commit_secret
 from skellam.secagg.masking import Mask, Neighbour
-from skellam.secagg.messages import Advertisement, Dealing, Envelope, signed
-from skellam.secagg.participants import enrolled, verified
+from skellam.secagg.messages import Advertisement, Dealing, Envelope, Roll, signed
+from skellam.secagg.participants import attested, enrolled, find
 from skellam.secagg.phase import Party, Phase
 from skellam.secagg.round import History
 from skellam.secagg.wire import Digest
@@ -51,18 +51,21 @@ class Share(Phase[Party]):
         """Verify who takes part and return the shares for the neighbours."""
         self._leave()
         party = self.setting
-        entries, _ = verified(Advertisement, roll, party.roster, party.round.digest)
-        if len(entries) < party.round.least:
-            raise ThresholdError(f"{len(entries)} take part; at least {party.round.least} must")
         peers = enrolled(roll, party.round)
+        count = len(peers.ids)
+        if count < party.round.least:
+            raise ThresholdError(f"{count} take part; at least {party.round.least} must")
+        find(peers.ids, party.roster.numbers, "is not on the roster")
         place = peers.place(party.identity.number)
-        if sha256(entries[place].encode()).digest() != self.sent:
+        entries = Roll.decode(roll).entries
+        if sha256(entries[place].tobytes()).digest() != self.sent:
             raise TamperError("the roll holds another advertisement of this client than it sent")
-        seeds = random_bytes(32 * (1 + party.round.seed_count(len(entries))), entropy=entropy)
+        seeds = random_bytes(32 * (1 + party.round.seed_count(count)), entropy=entropy)
         secrets = (self.mask, *(seeds[at : at + 32] for at in range(0, len(seeds), 32)))
         bundles = deal(secrets, peers, place, entropy=entropy)
         own = bundles.pop(place)
-        near = self._meet([entries[i] for i in bundles], peers.context)
+        known = attested(Advertisement, entries[[*bundles]], party.roster, party.round.digest)
+        near = self._meet(known, peers.context)
         envelopes = tuple(
             self._envelope(to, held, peers.context, entropy)
             for to, held in zip(near, bundles.values(), strict=True)
@@ -70,7 +73,7 @@ class Share(Phase[Party]):
         dealing = self._dealing(secrets, own, envelopes, peers.context)
         return Mask(party, peers.context, peers.ids, secrets, near, own), dealing
 
-    def _meet(self, others: list[Advertisement], context: bytes) -> tuple[Neighbour, ...]:
+    def _meet(self, others: tuple[Advertisement, ...], context: bytes) -> tuple[Neighbour, ...]:
         me, pair = self.setting.identity.number, KeyPair(self.channel)
         return tuple(
             Neighbour(

@@ -24,7 +24,6 @@ from skellam.secagg.messages import (
     signed,
 )
 from skellam.secagg.opening import Agree
-from skellam.secagg.participants import Participants
 from skellam.secagg.phase import Party, Phase
 from skellam.secagg.wire import Digest, Fixed, Id, Ids, Many, Nested
 from skellam.vectors import Residues
@@ -68,10 +67,8 @@ class Mask(Phase[Party]):
         self._leave()
         party, me = self.setting, self.setting.identity
         party.round.require(vector)
-        peers = Participants(self.ids, self.context, party.round)
         message = Delivery.decode(delivery)
-        dealers = _checked_dealers(message.dealers, peers, me.number)
-        near = [to for to in self.near if dealers[peers.place(to.number)]]
+        near = self._dealers(message.dealers)
         held = self._open(message.envelopes, near)
         context = extend(self.context, b"dealers", message.dealers.tobytes())
         values = vector.values.copy()
@@ -82,6 +79,18 @@ class Mask(Phase[Party]):
         masked = Masked(signed(receipt, me, context), data)
         following = Agree(party, self.context, context, self.ids, message.dealers, held)
         return following, masked.encode()
+
+    def _dealers(self, dealers: NDArray[np.uint16]) -> list[Neighbour]:
+        """Return the neighbours who dealt; raise unless enough in all did, and this client."""
+        if (dealers[1:] <= dealers[:-1]).any() or (dealers >= len(self.ids)).any():
+            raise TamperError("the list of dealers is out of order or names nobody")
+        if len(dealers) < self.setting.round.topology(len(self.ids)).survivors:
+            raise ThresholdError("too few dealt shares")
+        known = [self.setting.identity.number, *(to.number for to in self.near)]
+        mine, *dealt = np.isin(np.array(known, dtype="<u8"), self.ids[dealers])
+        if not mine:
+            raise TamperError("the list of dealers leaves this client out")
+        return [to for to, present in zip(self.near, dealt, strict=True) if present]
 
     def _open(self, envelopes: tuple[bytes, ...], near: list[Neighbour]) -> tuple[Held, ...]:
         if len(envelopes) != len(near):
@@ -116,19 +125,3 @@ class Mask(Phase[Party]):
             seed = pair.agree(other.mask_key, purpose, culprit=other.number)
             (added if me < other.number else subtracted).append(seed)
         return added, subtracted
-
-
-def _checked_dealers(
-    dealers: NDArray[np.uint16], peers: Participants, me: int
-) -> NDArray[np.bool_]:
-    """Return, for each place, whether it dealt; raise unless enough did, and this client."""
-    indices = dealers.astype(np.intp)
-    if (indices[1:] <= indices[:-1]).any() or (indices >= len(peers.ids)).any():
-        raise TamperError("the list of dealers is out of order or names nobody")
-    if len(indices) < peers.graph.topology.survivors:
-        raise ThresholdError("too few dealt shares")
-    dealt = np.zeros(len(peers.ids), dtype=bool)
-    dealt[indices] = True
-    if not dealt[peers.place(me)]:
-        raise TamperError("the list of dealers leaves this client out")
-    return dealt

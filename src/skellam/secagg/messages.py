@@ -15,15 +15,20 @@
 
 What clients send is signed; the signature is the last field. What the server sends is, byte for
 byte, what clients signed, so it signs nothing itself. A chain of digests (`extend`) ties each stage
-to all before it.
+to all before it. Lists are tables of rows of one length, so that a client reads thousands at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, ClassVar, Protocol, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam.errors import MessageError, TamperError
 from skellam.secagg import wire
 from skellam.secagg.identity import Identity, Roster
 from skellam.secagg.round import MAX_LENGTH
@@ -38,6 +43,7 @@ from skellam.secagg.wire import (
     Indices,
     Many,
     Nested,
+    Numbers,
     Signature,
     Uint,
 )
@@ -48,6 +54,12 @@ MAX_SECRETS = 64
 MAX_ENTRY = 256 + MAX_SECRETS * (32 + SHARE_BYTES)
 Encoded = Annotated[tuple[bytes, ...], Many(Blob(MAX_ENTRY))]
 _Digests = Annotated[bytes, Blob(32 * MAX_SECRETS)]
+_Table = NDArray[np.void]
+
+
+def _rows(size: int) -> np.dtype[np.void]:
+    """Return the layout of signed messages with ``size`` bytes after their sender."""
+    return np.dtype([("head", ">u2"), ("sender", ">u8"), ("rest", f"V{size}")])
 
 
 class Message:
@@ -66,6 +78,35 @@ class Message:
         return wire.decode(cls, cls.TAG, data)
 
 
+class Listing(Message):
+    """What many clients signed, one row each, in ascending order; abstract."""
+
+    __slots__ = ()
+    OF: ClassVar[type[Message]]
+    LAYOUT: ClassVar[np.dtype[np.void]]
+    entries: _Table
+
+    @classmethod
+    def of(cls, entries: Iterable[bytes]) -> Self:
+        """Return the list of these encoded messages."""
+        return cls(np.frombuffer(b"".join(entries), dtype=cls.LAYOUT))  # type: ignore[call-arg]
+
+    @property
+    def rows(self) -> tuple[bytes, ...]:
+        """The encoded messages."""
+        return tuple(entry.tobytes() for entry in self.entries)
+
+    @property
+    def senders(self) -> NDArray[np.uint64]:
+        """Who sent each entry; raise unless they ascend and all are of the one kind."""
+        if (self.entries["head"] != int.from_bytes(wire.head(self.OF.TAG), "big")).any():
+            raise MessageError("a list holds a message of another kind or version")
+        ids: NDArray[np.uint64] = self.entries["sender"].astype("<u8")
+        if (ids[1:] <= ids[:-1]).any():
+            raise TamperError("a list is out of order or names a client twice")
+        return ids
+
+
 @dataclass(frozen=True, slots=True)
 class Advertisement(Message):
     """The sender's public keys for this round, and its nonce for the ring."""
@@ -78,12 +119,14 @@ class Advertisement(Message):
     signature: Signature = UNSIGNED
 
 
-@dataclass(frozen=True, slots=True)
-class Roll(Message):
-    """The participants, in ascending order."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Roll(Listing):
+    """The participants."""
 
     TAG = 2
-    entries: Encoded
+    OF = Advertisement
+    LAYOUT = _rows(3 * 32 + SIGNATURE_BYTES)
+    entries: Annotated[_Table, Numbers(LAYOUT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +182,14 @@ class Masked(Message):
     vector: Annotated[bytes, Blob(4 * MAX_LENGTH)]
 
 
-@dataclass(frozen=True, slots=True)
-class Survivors(Message):
-    """The receipts of all whose vectors are in the sum, ascending."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Survivors(Listing):
+    """The receipts of all whose vectors are in the sum."""
 
     TAG = 8
-    entries: Encoded
+    OF = Receipt
+    LAYOUT = _rows(32 + 1 + SIGNATURE_BYTES)
+    entries: Annotated[_Table, Numbers(LAYOUT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +201,14 @@ class Agreement(Message):
     signature: Signature = UNSIGNED
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed(Message):
-    """The agreements of the survivors who answered, ascending."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Agreed(Listing):
+    """The agreements of the survivors who answered."""
 
     TAG = 10
-    entries: Encoded
+    OF = Agreement
+    LAYOUT = _rows(SIGNATURE_BYTES)
+    entries: Annotated[_Table, Numbers(LAYOUT)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from skellam.entropy import Entropy
 from skellam.errors import TamperError, ThresholdError
 from skellam.secagg.bundle import Held, wanted
-from skellam.secagg.messages import Agreement, Opening, Receipt, extend, signed
-from skellam.secagg.participants import Participants, verified
+from skellam.secagg.messages import (
+    Agreed,
+    Agreement,
+    Opening,
+    Receipt,
+    Survivors,
+    extend,
+    signed,
+)
+from skellam.secagg.participants import Participants, attested, find
 from skellam.secagg.phase import Party, Phase
 from skellam.secagg.wire import Digest, Ids, Indices, Many, Nested, Uint
 
@@ -32,12 +42,15 @@ class Agree(Phase[Party]):
         self._leave()
         party = self.setting
         peers = Participants(self.ids, self.roll, party.round)
-        _, ids = verified(Receipt, survivors, party.roster, self.context)
-        alive = np.isin(self.ids, ids)
-        dealt = np.zeros(len(self.ids), dtype=bool)
-        dealt[self.dealers] = True
-        if int((alive & dealt).sum()) != len(ids) or party.identity.number not in ids:
+        place = peers.place(party.identity.number)
+        message = Survivors.decode(survivors)
+        ids = message.senders
+        at = find(ids, self.ids, "survived without taking part")
+        alive, dealt = (_marked(places, len(self.ids)) for places in (at, self.dealers))
+        if (alive & ~dealt).any() or not alive[place]:
             raise TamperError("the survivors are not this client and others who dealt")
+        near = np.isin(at, peers.holders(place))
+        attested(Receipt, message.entries[near], party.roster, self.context)
         if not peers.graph.holds_together(alive):
             raise ThresholdError("too few survived, in all or in one place of the ring")
         context = extend(self.context, b"survivors", ids.tobytes())
@@ -56,22 +69,27 @@ class Unmask(Phase[Party]):
     survivors: Ids
     held: Annotated[tuple[Held, ...], Many(Nested(Held))]
 
-    def step(self, agreed: bytes) -> tuple[Done, bytes]:
-        """Return the shares that open the sum, if enough others signed the same survivors."""
+    def step(self, agreed: bytes, *, entropy: Entropy) -> tuple[Done, bytes]:
+        """Return the shares that open the sum, if enough others signed the same survivors.
+
+        Their signatures are verified all, or on a ring as many as are drawn from ``entropy``.
+        """
         self._leave()
         party = self.setting
-        _, ids = verified(Agreement, agreed, party.roster, self.context)
-        if not np.isin(ids, self.survivors).all():
-            raise TamperError("somebody agreed who did not survive")
-        least = party.round.topology(self.participants).survivors
-        if len(ids) < least:
-            raise ThresholdError(f"{len(ids)} agree on the survivors; {least} must")
+        message = Agreed.decode(agreed)
+        ids = message.senders
+        find(ids, self.survivors, "agreed but did not survive")
+        shape = party.round.topology(self.participants)
+        if len(ids) < shape.survivors:
+            raise ThresholdError(f"{len(ids)} agree on the survivors; {shape.survivors} must")
+        drawn = message.entries[_drawn(len(ids), shape.sample, entropy)]
+        attested(Agreement, drawn, party.roster, self.context)
         removed = party.round.removed(self.participants, len(self.survivors))
-        alive = set(self.survivors.tolist())
+        dealers = np.array([held.dealer for held in self.held], dtype="<u8")
         shares = tuple(
             held.open(place)
-            for held in self.held
-            for place in wanted(alive=held.dealer in alive, removed=removed)
+            for held, alive in zip(self.held, np.isin(dealers, self.survivors), strict=True)
+            for place in wanted(alive=bool(alive), removed=removed)
         )
         opening = Opening(party.identity.number, shares)
         return Done(party), signed(opening, party.identity, self.context)
@@ -83,3 +101,20 @@ class Done(Phase[Party]):
     """The end; nothing secret is left."""
 
     TAG = 38
+
+
+def _marked(places: NDArray[np.integer[Any]], count: int) -> NDArray[np.bool_]:
+    """Return, for each of ``count`` places, whether it is among ``places``."""
+    marked = np.zeros(count, dtype=bool)
+    marked[places] = True
+    return marked
+
+
+def _drawn(count: int, sample: int, entropy: Entropy) -> NDArray[np.intp]:
+    """Return ``sample`` of ``count`` places, drawn with replacement, or all if they are no more."""
+    if sample >= count:
+        return np.arange(count)
+    # 64 bits modulo 16 favour no place by more than 2**-48 of its probability.
+    words = np.empty(sample, dtype=np.uint64)
+    entropy.fill(words)
+    return np.unique(words % np.uint64(count)).astype(np.intp)

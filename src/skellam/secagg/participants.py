@@ -1,12 +1,13 @@
 """Lists that clients signed: who takes part, who survived, who agrees.
 
-Verifying a list is a pure function of public bytes and is remembered, so that a simulation of many
-clients in one process verifies each list once.
+A client reads a list as a whole and verifies the signatures that are its to verify: those of its
+neighbours, or a sample that nobody foresees (docs/maths/ring.md). A verified signature is
+remembered, so that a simulation of many clients in one process verifies each once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, cast
@@ -17,24 +18,10 @@ from numpy.typing import NDArray
 from skellam.errors import TamperError
 from skellam.secagg.graph import Graph, graph
 from skellam.secagg.identity import Roster
-from skellam.secagg.messages import (
-    Advertisement,
-    Agreed,
-    Agreement,
-    Receipt,
-    Roll,
-    Survivors,
-    authentic,
-    extend,
-)
+from skellam.secagg.messages import Advertisement, Agreement, Receipt, Roll, authentic, extend
 from skellam.secagg.round import Round
 
 Entry = TypeVar("Entry", Advertisement, Receipt, Agreement)
-_KINDS: dict[int, tuple[type[Roll | Survivors | Agreed], Any]] = {
-    Advertisement.TAG: (Roll, Advertisement),
-    Receipt.TAG: (Survivors, Receipt),
-    Agreement.TAG: (Agreed, Agreement),
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,10 +39,7 @@ class Participants:
 
     def place(self, number: int) -> int:
         """Return the place of client ``number`` in the list."""
-        at = int(np.searchsorted(self.ids, np.uint64(number)))
-        if at == len(self.ids) or int(self.ids[at]) != number:
-            raise TamperError(f"client {number} does not take part", culprit=number)
-        return at
+        return int(find(np.array([number], dtype="<u8"), self.ids, "does not take part")[0])
 
     def holders(self, place: int) -> NDArray[np.intp]:
         """Return who holds shares of the secrets of ``place``: itself and its neighbours."""
@@ -64,17 +48,23 @@ class Participants:
 
 @lru_cache(maxsize=4)
 def enrolled(roll: bytes, this: Round) -> Participants:
-    """Return the participants of a roll that was verified."""
-    context = extend(this.digest, b"roll", roll)
-    entries = [Advertisement.decode(entry) for entry in Roll.decode(roll).entries]
-    return Participants(senders(entries), context, this)
+    """Return the participants of a roll, whose signatures are not verified here."""
+    return Participants(Roll.decode(roll).senders, extend(this.digest, b"roll", roll), this)
 
 
-def senders(entries: Sequence[Any]) -> NDArray[np.uint64]:
-    """Return who sent each entry; read-only, because lists that were verified are shared."""
-    ids = np.array([entry.sender for entry in entries], dtype="<u8")
-    ids.flags.writeable = False
-    return ids
+def senders(messages: Sequence[Any]) -> NDArray[np.uint64]:
+    """Return who sent each message."""
+    return np.array([message.sender for message in messages], dtype="<u8")
+
+
+def find(numbers: NDArray[np.uint64], among: NDArray[np.uint64], fault: str) -> NDArray[np.intp]:
+    """Return where each number is in an ascending list, or raise `TamperError` with ``fault``."""
+    at = np.searchsorted(among, numbers)
+    missing = np.searchsorted(among, numbers, side="right") == at
+    if missing.any():
+        culprit = int(numbers[missing][0])
+        raise TamperError(f"client {culprit} {fault}", culprit=culprit)
+    return at
 
 
 def points(places: NDArray[Any]) -> NDArray[np.uint16]:
@@ -82,22 +72,15 @@ def points(places: NDArray[Any]) -> NDArray[np.uint16]:
     return (places + 1).astype("<u2")
 
 
-def verified(
-    kind: type[Entry], data: bytes, roster: Roster, context: bytes
-) -> tuple[tuple[Entry, ...], NDArray[np.uint64]]:
-    """Return the entries of a list and their senders, strictly ascending, all signed."""
-    entries, ids = _verified(kind.TAG, data, roster, context)
-    return cast(tuple[Entry, ...], entries), ids
+def attested(
+    kind: type[Entry], entries: NDArray[np.void], roster: Roster, context: bytes
+) -> tuple[Entry, ...]:
+    """Return what the entries say if their senders signed it in ``context``."""
+    key = cast(Hashable, kind)
+    found = (_attested(key, entry.tobytes(), roster, context) for entry in entries)
+    return cast(tuple[Entry, ...], tuple(found))
 
 
-@lru_cache(maxsize=8)
-def _verified(
-    tag: int, data: bytes, roster: Roster, context: bytes
-) -> tuple[tuple[Any, ...], NDArray[np.uint64]]:
-    listing, kind = _KINDS[tag]
-    found = listing.decode(data).entries
-    entries = tuple(authentic(kind, entry, roster, context) for entry in found)
-    ids = senders(entries)
-    if (ids[1:] <= ids[:-1]).any():
-        raise TamperError("a list is out of order or names a client twice")
-    return entries, ids
+@lru_cache(maxsize=1 << 15)
+def _attested(kind: Any, entry: bytes, roster: Roster, context: bytes) -> object:  # noqa: ANN401
+    return authentic(kind, entry, roster, context)

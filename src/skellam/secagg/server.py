@@ -61,7 +61,7 @@ class Enrol(Phase[Setting]):
         faults: list[Fault] = []
         found = sorted_by_sender(accepted(parse, messages, roster, faults))
         require(len(found), this.least, "take part")
-        roll = Roll(tuple(message.encode() for message in found)).encode()
+        roll = Roll.of(message.encode() for message in found).encode()
         return Relay(self.setting, tuple(faults), roll), roll
 
 
@@ -150,7 +150,7 @@ class Gather(Phase[Setting]):
         replayable = any(receipt.replayable for receipt in receipts)
         gathered = Gathered(self.dealt, survivors, total.tobytes(), replayable)
         following = Confirm(self.setting, (*self.faults, *faults), gathered)
-        return following, Survivors(tuple(r.encode() for r in receipts)).encode()
+        return following, Survivors.of(r.encode() for r in receipts).encode()
 
     def _parse(self, data: bytes) -> _Given:
         message, this = Masked.decode(data), self.setting.round
@@ -202,7 +202,7 @@ class Confirm(Phase[Setting]):
         least = self.setting.round.topology(len(participants)).survivors
         require(len(found), least, "agree on the survivors")
         following = Unlock(self.setting, (*self.faults, *faults), gathered)
-        return following, Agreed(tuple(m.encode() for m in found)).encode()
+        return following, Agreed.of(m.encode() for m in found).encode()
 
 
 def _boxes(found: tuple[_Dealt, ...]) -> dict[int, tuple[bytes, ...]]:

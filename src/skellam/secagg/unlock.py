@@ -111,7 +111,7 @@ class Unlock(Phase[Setting]):
 
     def _sum(self, peers: Participants, secrets: dict[int, dict[int, bytes]]) -> Residues:
         this, dealt = self.setting.round, self.gathered.dealt
-        public = [Advertisement.decode(e).mask_key for e in Roll.decode(dealt.roll).entries]
+        public = [Advertisement.decode(e).mask_key for e in Roll.decode(dealt.roll).rows]
         dtype = residue_dtype(this.bits)
         total = np.frombuffer(self.gathered.total, dtype=dtype).copy()
         added: list[bytes] = []

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from skellam.errors import DomainError, MessageError
 
-VERSION = 1
+VERSION = 2
 MAX_PARTICIPANTS = 65535
 
 T = TypeVar("T")
@@ -172,9 +172,9 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A one-dimensional array of at most ``limit`` little-endian numbers behind their number."""
+    """An array of at most ``limit`` numbers, or records of them, behind their number."""
 
-    dtype: str
+    dtype: str | np.dtype[np.void]
     limit: int = MAX_PARTICIPANTS
 
     def write(self, value: NDArray[Any]) -> bytes:

@@ -89,7 +89,7 @@ def assert_refused(replies, text):
 def test_a_stated_cohort_that_is_larger_than_the_real_one_is_refused(tmp_path):
     server_ = Server.of(Fleet(tmp_path, plan(dropout=0.2)), invited=1000)
     adverts = adverts_of(server_)
-    assert_refused(server_.ask("share", Roll(tuple(adverts)).encode()), "at least 800 must")
+    assert_refused(server_.ask("share", Roll.of(tuple(adverts)).encode()), "at least 800 must")
 
 
 def test_strangers_on_the_roll_are_refused(tmp_path):
@@ -101,14 +101,14 @@ def test_strangers_on_the_roll_are_refused(tmp_path):
         stranger,
         server_.protocol().digest,
     )
-    roll = Roll((*adverts_of(server_), forged)).encode()
+    roll = Roll.of((*adverts_of(server_), forged)).encode()
     assert_refused(server_.ask("share", roll), "client 99 is not on the roster")
 
 
 def test_a_client_cannot_be_counted_twice(tmp_path):
     server_ = Server.of(Fleet(tmp_path, plan(cohort=6)), invited=6)
     adverts = adverts_of(server_)
-    roll = Roll((*adverts, adverts[-1])).encode()
+    roll = Roll.of((*adverts, adverts[-1])).encode()
     assert_refused(server_.ask("share", roll), "names a client twice")
 
 
@@ -131,7 +131,7 @@ def test_the_limit_counts_the_roll_and_not_the_invitation(tmp_path):
     fleet = Fleet(tmp_path, plan(dropout=0.25, cohort=8), limits={"smallest_cohort": 6})
     server_ = Server.of(fleet, invited=6)
     adverts = adverts_of(server_)
-    replies = server_.ask("share", Roll(tuple(adverts)).encode())
+    replies = server_.ask("share", Roll.of(tuple(adverts)).encode())
     assert_refused(replies, "limit smallest_cohort: 5 take part")
 
 
@@ -141,8 +141,8 @@ def test_the_limit_counts_the_roll_and_not_the_invitation(tmp_path):
 def test_only_one_of_two_sets_of_survivors_is_opened(tmp_path):
     server_ = Server.of(Fleet(tmp_path))
     confirm, everybody = server_.to_masks()
-    entries = Survivors.decode(everybody).entries
-    without_the_last = Survivors(entries[:-1]).encode()
+    entries = Survivors.decode(everybody).rows
+    without_the_last = Survivors.of(entries[:-1]).encode()
     shown = {2: everybody, 3: everybody, 4: without_the_last, 5: without_the_last, 6: everybody}
     agreements = server_.ask("agree", shown)
     _, agreed = confirm.step(server_.data(agreements))
@@ -158,14 +158,14 @@ def test_a_second_set_of_survivors_is_refused_even_from_a_copied_state(tmp_path)
     assert not any(r.has_error() for r in server_.ask("agree", everybody).values())
     for number, context in server_.grid.contexts.items():
         context.state = before[number]
-    fewer = Survivors(Survivors.decode(everybody).entries[:-1]).encode()
+    fewer = Survivors.of(Survivors.decode(everybody).rows[:-1]).encode()
     assert_refused(server_.ask("agree", fewer), "stage agree of this round began before")
 
 
 def test_too_few_survivors_are_refused(tmp_path):
     server_ = Server.of(Fleet(tmp_path))
     _, everybody = server_.to_masks()
-    two = Survivors(Survivors.decode(everybody).entries[:2]).encode()
+    two = Survivors.of(Survivors.decode(everybody).rows[:2]).encode()
     assert_refused(server_.ask("agree", {2: two, 3: two}), "too few survived")
 
 
@@ -174,7 +174,7 @@ def test_too_few_survivors_are_refused(tmp_path):
 
 def test_clients_that_were_shown_different_models_refuse_each_other(tmp_path):
     server_ = Server.of(Fleet(tmp_path))
-    roll = Roll(tuple(adverts_of(server_, {6: model(1.0)}))).encode()
+    roll = Roll.of(tuple(adverts_of(server_, {6: model(1.0)}))).encode()
     assert_refused(server_.ask("share", roll), "is false")
 
 
@@ -346,5 +346,5 @@ def test_another_nodes_roster_is_another_fleet(tmp_path):
     fleet = Fleet(tmp_path)
     fleet.nodes[4] = node_files(tmp_path / "others", numbers=[5])[0]
     server_ = Server.of(fleet)
-    roll = Roll(tuple(adverts_of(server_))).encode()
+    roll = Roll.of(tuple(adverts_of(server_))).encode()
     assert_refused(server_.ask("share", roll), "client")

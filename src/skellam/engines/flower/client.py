@@ -151,7 +151,7 @@ class _Client:
         with _only_our_errors("unmask", context):
             memory, node, data = self._resume("unmask", message, context)
             phase = client.Unmask.from_bytes(memory.phase, node.party(memory.protocol))
-            _, sent = phase.step(data)
+            _, sent = phase.step(data, entropy=self._protocol_entropy(node))
             return Message(letter(sent, memory.protocol), reply_to=message)
 
     def _node(self, context: Context) -> Node:

@@ -126,5 +126,5 @@ def _readable(answers: Mapping[int, RecordDict], this: Round, read: _Read) -> di
 
 def _nodes_by_number(roll: bytes, adverts: Mapping[int, bytes]) -> dict[int, int]:
     """Return which node sent which number's advertisement: the very bytes that are on the roll."""
-    entries = set(Roll.decode(roll).entries)
+    entries = set(Roll.decode(roll).rows)
     return {Advertisement.decode(d).sender: node for node, d in adverts.items() if d in entries}
