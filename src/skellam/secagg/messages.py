@@ -104,6 +104,7 @@ class Listing(Message):
         ids: NDArray[np.uint64] = self.entries["sender"].astype("<u8")
         if (ids[1:] <= ids[:-1]).any():
             raise TamperError("a list is out of order or names a client twice")
+        ids.flags.writeable = False  # shared by all who read the same list
         return ids
 
 
