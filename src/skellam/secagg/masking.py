@@ -84,7 +84,7 @@ class Mask(Phase[Party]):
         """Return the neighbours who dealt; raise unless enough in all did, and this client."""
         if (dealers[1:] <= dealers[:-1]).any() or (dealers >= len(self.ids)).any():
             raise TamperError("the list of dealers is out of order or names nobody")
-        if len(dealers) < self.setting.round.topology(len(self.ids)).survivors:
+        if len(dealers) < self.setting.round.survivors(len(self.ids)):
             raise ThresholdError("too few dealt shares")
         known = [self.setting.identity.number, *(to.number for to in self.near)]
         mine, *dealt = np.isin(np.array(known, dtype="<u8"), self.ids[dealers])

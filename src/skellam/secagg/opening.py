@@ -55,7 +55,8 @@ class Agree(Phase[Party]):
             raise ThresholdError("too few survived, in all or in one place of the ring")
         context = extend(self.context, b"survivors", ids.tobytes())
         agreement = signed(Agreement(party.identity.number), party.identity, context)
-        return Unmask(party, context, len(self.ids), ids, self.held), agreement
+        sample = peers.graph.topology.sample
+        return Unmask(party, context, len(self.ids), sample, ids, self.held), agreement
 
 
 @final
@@ -66,6 +67,7 @@ class Unmask(Phase[Party]):
     TAG = 37
     context: Digest
     participants: Annotated[int, Uint(2)]
+    sample: Annotated[int, Uint(2)]
     survivors: Ids
     held: Annotated[tuple[Held, ...], Many(Nested(Held))]
 
@@ -79,10 +81,10 @@ class Unmask(Phase[Party]):
         message = Agreed.decode(agreed)
         ids = message.senders
         find(ids, self.survivors, "agreed but did not survive")
-        shape = party.round.topology(self.participants)
-        if len(ids) < shape.survivors:
-            raise ThresholdError(f"{len(ids)} agree on the survivors; {shape.survivors} must")
-        drawn = message.entries[_drawn(len(ids), shape.sample, entropy)]
+        least = party.round.survivors(self.participants)
+        if len(ids) < least:
+            raise ThresholdError(f"{len(ids)} agree on the survivors; {least} must")
+        drawn = message.entries[_drawn(len(ids), self.sample, entropy)]
         attested(Agreement, drawn, party.roster, self.context)
         removed = party.round.removed(self.participants, len(self.survivors))
         dealers = np.array([held.dealer for held in self.held], dtype="<u8")

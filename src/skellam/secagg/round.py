@@ -62,6 +62,10 @@ class Round:
         """Return the graph's numbers for a cohort, or raise `InfeasibleError`."""
         return topology(participants, dropouts=self.dropouts, colluders=self.colluders)
 
+    def survivors(self, participants: int) -> int:
+        """Return the fewest whose sum may be opened, and who must agree on it."""
+        return participants - self.dropouts
+
     def seed_count(self, participants: int) -> int:
         """Return how many removable noise components each participant has."""
         return len(seeds.per_cents(participants, self.dropouts)) if self.removable else 0

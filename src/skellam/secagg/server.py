@@ -83,7 +83,7 @@ class Relay(Phase[Setting]):
         found = sorted_by_sender(
             accepted(lambda data: self._parse(data, peers), messages, everybody, faults)
         )
-        require(len(found), peers.graph.topology.survivors, "dealt shares")
+        require(len(found), self.setting.round.survivors(len(peers.ids)), "dealt shares")
         dealers = np.searchsorted(peers.ids, senders(found)).astype("<u2")
         pledges = tuple(dealing.pledge for dealing in found)
         context = extend(peers.context, b"dealers", dealers.tobytes())
@@ -199,7 +199,7 @@ class Confirm(Phase[Setting]):
         faults: list[Fault] = []
         found = sorted_by_sender(accepted(parse, messages, survivors, faults))
         participants = enrolled(gathered.dealt.roll, self.setting.round).ids
-        least = self.setting.round.topology(len(participants)).survivors
+        least = self.setting.round.survivors(len(participants))
         require(len(found), least, "agree on the survivors")
         following = Unlock(self.setting, (*self.faults, *faults), gathered)
         return following, Agreed.of(m.encode() for m in found).encode()

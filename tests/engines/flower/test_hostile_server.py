@@ -147,7 +147,7 @@ def test_only_one_of_two_sets_of_survivors_is_opened(tmp_path):
     agreements = server_.ask("agree", shown)
     _, agreed = confirm.step(server_.data(agreements))
     replies = server_.ask("unmask", agreed)
-    assert_refused({node: replies[node] for node in (4, 5)}, "is false")
+    assert_refused({node: replies[node] for node in (4, 5)}, "agreed but did not survive")
 
 
 def test_a_second_set_of_survivors_is_refused_even_from_a_copied_state(tmp_path):
