@@ -179,8 +179,8 @@ def cells(task: str, seeds: int) -> Iterable[Cell]:
     main, papers = (GAUSSIAN, EIGHT, TWELVE), (paper(bits, 4) for bits in (12, 14, 16))
     yield from _cells(task, main, (middle,), range(seeds))
     yield from _cells(task, (COMPRESSED,), (middle,), range(seeds))
-    yield from _cells(task, main, (low, high), range(seeds))
     yield from _cells(task, (NOTHING, *papers), (middle,), range(min(seeds, BESIDE)))
+    yield from _cells(task, main, (low, high), range(seeds))
     if task in BOTH_MULTIPLES:
         yield from _cells(task, tuple(_PAPER), (low, middle, high), range(1))
 
