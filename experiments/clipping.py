@@ -103,6 +103,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Where runs are recorded.")] = RECORD,
 ) -> None:
     """Train MODEL (linear or small_cnn) in every way and add the runs to OUT."""
+    out.parent.mkdir(parents=True, exist_ok=True)
     for seed in range(seeds):
         for starts, adapts in ((FIXED, False), (STARTS, True)):
             for start in starts:
