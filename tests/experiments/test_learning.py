@@ -1,6 +1,5 @@
 """Recorded training runs: what they show, and that one of them can be had again."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -61,7 +60,7 @@ def test_training_figures_are_drawn_from_recorded_runs(figure, tmp_path):
 @pytest.mark.parametrize("task", ["mnist_writers", "unipen"])
 def test_the_documentation_shows_the_recorded_table(task):
     page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
-    assert markdown(task) in re.sub(r" +\|", " |", page)
+    assert markdown(task) in page
 
 
 @pytest.mark.slow
