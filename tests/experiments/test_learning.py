@@ -10,6 +10,7 @@ from experiments.runs import (
     COMPRESSED,
     EIGHT,
     GAUSSIAN,
+    LANGUAGE,
     SETTINGS,
     TWELVE,
     Cell,
@@ -17,6 +18,8 @@ from experiments.runs import (
     recorded,
     run,
 )
+
+from skellam import federated as fl
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
@@ -57,10 +60,17 @@ def test_training_figures_are_drawn_from_recorded_runs(figure, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("task", ["mnist_writers", "unipen"])
+@pytest.mark.parametrize("task", [*SETTINGS])
 def test_the_documentation_shows_the_recorded_table(task):
     page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     assert markdown(task) in page
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs the data of both tasks")
+@pytest.mark.parametrize("task", LANGUAGE)
+def test_private_language_models_do_better_than_the_commonest_target(task):
+    baseline = fl.preset(task).task(DATA).unigram_accuracy()
+    assert row(task, TWELVE, 8.0).accuracy > 1.2 * 100 * baseline
 
 
 @pytest.mark.slow
