@@ -72,13 +72,13 @@ class Learner:
         self, start: Vector, examples: Examples, training: LocalTraining, *, entropy: Entropy
     ) -> Vector:
         """Return how far training moves the parameters away from ``start``."""
-        load(self._model, start)
-        seed_dropout(self._model, entropy=entropy)
-        self._model.train()
         with _one_thread():
+            load(self._model, start)
+            seed_dropout(self._model, entropy=entropy)
+            self._model.train()
             for rows in _batches(len(examples), training, entropy):
                 self._step(examples[rows], training.rate)
-        return flatten(self._model) - start
+            return flatten(self._model) - start
 
     def _step(self, batch: Examples, rate: float) -> None:
         parameters = list(self._model.parameters())
