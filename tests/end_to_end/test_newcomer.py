@@ -47,11 +47,18 @@ def run(clone, *words):
     return outcome.stdout
 
 
-def test_everything_that_readme_shows_runs_in_a_fresh_clone(clone):
-    blocks = PYTHON.findall((clone / "README.md").read_text())
+def test_readme_alone_leads_from_a_plan_to_a_report(clone):
+    page = (clone / "README.md").read_text()
+    blocks = PYTHON.findall(page)
     assert len(blocks) >= 3
     for block in blocks:
         run(clone, sys.executable, "-c", block)
+    (shell,) = SHELL.findall(page)
+    shown = run(clone, "bash", "-euc", shell)
+    assert "wrote plan.json" in shown
+    assert "against the server" in shown
+    assert (clone / "run" / "report.html").stat().st_size > 1000
+    shutil.rmtree(clone / "run")
 
 
 def test_plan_encode_decode_account_train_verify_and_report_in_a_fresh_clone(clone):
