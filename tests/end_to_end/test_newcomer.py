@@ -16,11 +16,11 @@ SHELL = re.compile(r"```sh\n(.*?)```", flags=re.DOTALL)
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory):
+@pytest.fixture
+def clone(tmp_path):
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("needs a git checkout")
-    folder = tmp_path_factory.mktemp("newcomer") / "skellam"
+    folder = tmp_path / "skellam"
     subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
     tools = folder / "tools"
     tools.mkdir()
@@ -58,7 +58,6 @@ def test_readme_alone_leads_from_a_plan_to_a_report(clone):
     assert "wrote plan.json" in shown
     assert "against the server" in shown
     assert (clone / "run" / "report.html").stat().st_size > 1000
-    shutil.rmtree(clone / "run")
 
 
 def test_plan_encode_decode_account_train_verify_and_report_in_a_fresh_clone(clone):
