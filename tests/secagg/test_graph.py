@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skellam.errors import InfeasibleError
-from skellam.secagg.graph import SMALL, Topology, exceeded, graph, topology
+from skellam.secagg.graph import SMALL, Topology, ascending, exceeded, graph, topology
 
 CASES = [(200, 10, 2), (1000, 50, 10), (1000, 100, 50), (10_000, 500, 100), (10_000, 3000, 1000)]
 
@@ -71,12 +71,31 @@ def test_a_tolerance_that_would_let_the_server_have_both_secrets_is_refused(n, d
         topology(n, dropouts=dropouts, colluders=colluders)
 
 
-def test_degree_and_sample_grow_no_faster_than_the_logarithm():
-    """Below 2000 the few colluders that there are keep the degree small."""
+@pytest.mark.parametrize(
+    ("colluding", "degrees", "samples"),
+    [(20, [116, 128, 144, 154], [60, 61, 64, 67]), (100, [58, 82, 96, 102], [56, 58, 60, 63])],
+)
+def test_degree_and_sample_by_size(colluding, degrees, samples):
     sizes = (1000, 2000, 10_000, 65_535)
-    shapes = [topology(n, dropouts=n // 20, colluders=n // 100) for n in sizes]
-    assert [shape.degree for shape in shapes] == [58, 82, 96, 102]
-    assert [shape.sample for shape in shapes] == [56, 58, 60, 63]
+    shapes = [topology(n, dropouts=n // 20, colluders=n // colluding) for n in sizes]
+    assert [shape.degree for shape in shapes] == degrees
+    assert [shape.sample for shape in shapes] == samples
+
+
+@pytest.mark.parametrize(("colluding", "start"), [(20, 1000), (50, 1000), (100, 2000)])
+def test_degree_and_sample_grow_no_faster_than_the_logarithm(colluding, start):
+    """From where the colluders are about twenty: fewer keep the degree small by their number."""
+    sizes = (start, 10_000, 65_535)
+    shapes = [topology(n, dropouts=n // 20, colluders=n // colluding) for n in sizes]
+    for numbers in ([s.degree for s in shapes], [s.sample for s in shapes]):
+        over_log = np.array(numbers) / np.log2(sizes)
+        assert (np.diff(over_log) < 0).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1))
+def test_keys_whose_high_words_tie_are_ordered_by_their_low_words(pairs):
+    keys = np.array(pairs, dtype="<u8").T
+    assert ascending(keys).tolist() == np.lexsort(keys).tolist()
 
 
 def test_the_graph_is_regular_and_symmetric():

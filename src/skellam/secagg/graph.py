@@ -181,10 +181,20 @@ class Graph:
 @lru_cache(maxsize=4)
 def graph(shape: Topology, seed: bytes) -> Graph:
     """Return the graph of ``shape`` whose ring is the uniform permutation that ``seed`` gives."""
-    # Ties among 128-bit keys, which alone would bias the order, have probability below 2**-97.
     keys = np.empty((2, shape.participants), dtype="<u8")
     SeededEntropy(seed, "secagg/ring").fill(keys)
-    order = np.lexsort(keys)
+    order = ascending(keys)
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
     return Graph(shape, order, places)
+
+
+def ascending(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Return the order of 128-bit keys, given as their low and high words.
+
+    High words almost never tie, and without ties it takes an eighth of the time to sort by them
+    alone. Whole keys, whose ties alone would bias the order, tie with probability below 2**-97.
+    """
+    order = np.argsort(keys[1])
+    high = keys[1][order]
+    return order if (high[1:] > high[:-1]).all() else np.lexsort(keys)
