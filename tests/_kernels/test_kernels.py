@@ -88,10 +88,21 @@ def test_flipping_scales_and_negates_where_the_bit_is_set(backend, dtype, size):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [0, 1, 8191, 8192, 100_003])
-def test_the_square_norm_is_as_near_as_it_says(backend, dtype, size):
-    y = normal(size).astype(dtype) * dtype(1e9)
+@pytest.mark.parametrize("scale", [1e9, 1e-22, 1e-40])
+def test_the_square_norm_is_as_near_as_it_says(backend, dtype, size, scale):
+    y = normal(size).astype(dtype) * dtype(scale)
     exact = sum(Fraction(float(v)) ** 2 for v in y)
-    assert abs(Fraction(backend.square_norm(y)) - exact) <= exact / 2**32
+    error = abs(Fraction(backend.square_norm(y)) - exact)
+    single = dtype == np.float32
+    assert error <= exact / 2 ** (15 if single else 32) + single * Fraction(size, 2**124)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_equal_floats_sum_as_near_as_it_says(backend):
+    """Where every addition rounds the same way."""
+    y = np.full(1 << 16, 1 + 2.0**-12, dtype=np.float32)
+    exact = Fraction(float(y[0])) ** 2 * len(y)
+    assert abs(Fraction(backend.square_norm(y)) - exact) <= exact / 2**15
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -159,6 +170,62 @@ def test_both_back_ends_round_alike(dtype, scale):
     _numpy.round_stochastic(y, coins, a)
     _numba.round_stochastic(y, coins, b)
     np.testing.assert_array_equal(a, b)
+
+
+def mostly(backend, y, coins, factor=1.0, bound=2.0**14):
+    out = np.empty(len(y), dtype=np.int16)
+    one = np.float32(2**16)
+    at = backend.round_mostly(y, np.float32(factor) * one, np.float32(bound) * one, coins, out)
+    return out, at
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@given(
+    hnp.arrays(
+        np.float32,
+        st.integers(0, 40),
+        elements=st.floats(-(2.0**14), 2.0**14, width=32)
+        | st.floats(-2, 2, width=32)
+        | st.floats(-(2.0**-40), 2.0**-40, width=32),
+    ),
+    st.data(),
+)
+def test_sixteen_coins_decide_only_what_32_more_cannot_change(backend, y, data):
+    """Exact rationals, half of them at the edge where the coins do not decide."""
+    edge = (-1 - np.floor(y.astype(np.float64) * 2**16).astype(np.int64)) % 2**16
+    drawn = data.draw(hnp.arrays(np.uint16, len(y), elements=st.integers(0, 2**16 - 1)))
+    coins = np.where(np.arange(len(y)) % 2, drawn, edge).astype(np.uint16)
+    out, at = mostly(backend, y, coins)
+    undecided = set(at.tolist())
+    for i, (v, c) in enumerate(zip(y, coins, strict=True)):
+        fixed = trunc(Fraction(float(v)) * 2**48)
+        least, most = (floor(Fraction(fixed + (int(c) << 32) + r, 2**48)) for r in (0, 2**32 - 1))
+        assert i in undecided or least == out[i] == most
+        assert i not in undecided or i % 2 == 0 or c == edge[i]
+
+
+@pytest.mark.parametrize("bound", [0.5, 2.0**14])
+def test_both_back_ends_shrink_and_round_alike(bound):
+    size = 200_003
+    y, coins = 3 * normal(size), np.random.default_rng(4).integers(0, 2**16, size, dtype=np.uint16)
+    (a, at), (b, bt) = (mostly(backend, y, coins, 0.7, bound) for backend in BACKENDS)
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(at, bt)
+    shrunk = y.copy()
+    _numpy.shrink(shrunk, np.float32(0.7), np.float32(bound))
+    np.testing.assert_array_equal(a, mostly(_numpy, shrunk, coins)[0])
+
+
+def test_rounding_with_few_coins_refuses_what_does_not_fit():
+    y, coins, out = np.zeros(3, np.float32), np.zeros(3, np.uint16), np.zeros(3, np.int16)
+    one, bound = np.float32(1), np.float32(2)
+    with pytest.raises(ShapeError):
+        _kernels.round_mostly(y, one, bound, coins[:2], out)
+    with pytest.raises(KindError):
+        _kernels.round_mostly(y, one, bound, coins.astype(np.uint32), out)
+    for bad in (2.0**14 + 1, np.nan, -1.0):
+        with pytest.raises(DomainError, match="bound"):
+            _kernels.round_mostly(y, one, np.float32(bad), coins, out)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

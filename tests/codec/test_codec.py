@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracles.algorithm_1 import clipped, exact_norm
 from oracles.codec_specs import codec_of
 from skellam import SeededEntropy, SystemEntropy
-from skellam.codec import CentralSkellam, Conditional, SkellamShares, Unbiased
+from skellam.codec import CentralSkellam, Conditional, SkellamShares, Unbiased, Whole
 from skellam.codec.rounding import shrink
 from skellam.codec.wrap import centred
 from skellam.errors import DomainError, KindError, ShapeError
@@ -57,17 +57,34 @@ def assert_within_sensitivity(codec, x):
         assert exact_norm(z) <= stated.l2
         assert np.abs(z).sum() <= stated.l1
         return
-    prepared = codec._prepared(codec.vector(x))
+    prepared = codec._prepared(codec._read(codec.vector(x)))
     y = np.concatenate(list(shrink(*prepared, codec.spec.radius, codec.spec.rounding.largest)))
     assert exact_norm(y) <= stated.l2
     assert float(np.abs(y).max()) <= stated.largest
     assert len(y) == stated.dimension
 
 
-def test_a_huge_float32_vector_is_clipped_and_not_lost():
-    codec = codec_of(scale=2.0**-30, clip=1.0, bits=32)
-    _, norm = codec._prepared(codec.vector(ADVERSARIES["the largest float32"]))
+@pytest.mark.parametrize("size", [float(np.finfo(np.float32).max), 1e25, 1e18])
+@pytest.mark.parametrize("clip", [1.0, 1e9])
+def test_a_huge_float32_vector_is_clipped_and_not_lost(size, clip):
+    codec = codec_of(scale=2.0**-30 / clip, clip=clip, bits=32)
+    y, norm = codec._prepared(codec._read(np.full(1000, size, dtype=np.float32)))
     assert norm >= codec.spec.radius * (1 - 1e-6)
+    shrunk = np.concatenate(list(shrink(y, norm, codec.spec.radius)))
+    assert exact_norm(shrunk) >= codec.spec.radius * (1 - 2.0**-14)
+
+
+def test_what_was_read_may_change_afterwards():
+    for codec in (
+        codec_of(),
+        codec_of(rounding=Whole(largest=1, l1=1000), scale=1.0, clip=40.0, padded=1000),
+    ):
+        kind = np.int32 if isinstance(codec.spec.rounding, Whole) else np.float32
+        x = np.ones(1000, dtype=kind)
+        expected = codec.encode(x, entropy=SeededEntropy(bytes(32), "client"))
+        rest = codec.reading(x, entropy=SeededEntropy(bytes(32), "client"))
+        x[:] = 0
+        assert np.array_equal(rest().values, expected.values)
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)

@@ -83,6 +83,17 @@ def test_a_message_is_the_oracles(name):
     assert encoded(spec, update())[0].values.tolist() == expected
 
 
+@pytest.mark.usefixtures("kernels")
+def test_a_message_with_few_coins_is_the_oracles():
+    """16 bits each; that one of 32 is left undecided by them has probability 2**-11."""
+    spec = CASES["cut"]
+    coins = np.empty(spec.length, dtype=np.uint16)
+    SeededEntropy(SEED, "client").fill(coins)
+    whole = [int(coin) << 32 for coin in coins]
+    expected = algorithm_1.encode(update(), spec, SEED, whole, [0] * spec.length, width=48)
+    assert encoded(spec, update())[0].values.tolist() == expected
+
+
 @pytest.mark.parametrize("padded", [1 << 10, 1 << 17])
 def test_where_the_rotation_is_exact_both_back_ends_give_the_same_bytes(padded, monkeypatch):
     """Small integers, power-of-two scale and even exponent: no float32 operation rounds."""

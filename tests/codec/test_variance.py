@@ -49,7 +49,9 @@ def rounding_variance(codec, xs):
     """The mean of f (1 - f) over the fractions that each client really rounds, summed."""
     total = 0.0
     for x in xs:
-        y = np.concatenate(list(shrink(*codec._prepared(x), codec.spec.radius))).astype(float)
+        y = np.concatenate(
+            list(shrink(*codec._prepared(codec._read(x)), codec.spec.radius))
+        ).astype(float)
         fraction = y - np.floor(y)
         total += float(np.mean(fraction * (1 - fraction)))
     return total

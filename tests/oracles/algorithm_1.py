@@ -64,11 +64,13 @@ def subset(length, kept, public_seed):
     return sorted(sorted(range(length), key=keys.__getitem__)[:kept])
 
 
-def encode(x, spec, public_seed, coins, noise):
-    """One client's residues, given its coins (32 bits each) and its noise."""
+def encode(x, spec, public_seed, coins, noise, width=32):
+    """One client's residues, given its coins of so many bits and its noise."""
     padded = np.concatenate([clipped(x, spec.clip), np.zeros(spec.padded - spec.dimension)])
     y = spec.scale * rotation_matrix(spec.padded) @ (signs(spec.padded, public_seed) * padded)
     if spec.kept is not None:
         y = clipped(y[subset(spec.padded, spec.kept, public_seed)], spec.radius)
-    whole = [(int(v * 2**32) + int(coin)) >> 32 for v, coin in zip(y, coins, strict=True)]
+    if getattr(spec.rounding, "largest", None) is not None:
+        y = np.clip(y, -spec.rounding.largest, spec.rounding.largest)
+    whole = [(int(v * 2**width) + int(coin)) >> width for v, coin in zip(y, coins, strict=True)]
     return [(w + int(z)) % 2**spec.bits for w, z in zip(whole, noise, strict=True)]

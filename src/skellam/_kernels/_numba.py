@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _ONE = np.float64(2.0**32)
+_SHIFT, _HIGH = np.int32(16), np.int32(-(1 << 16))
+_RUN = 1 << 11
 _TILE = 4096
 """A tile and its scratch copy, 32 KiB together, stay in the first-level cache."""
 _BLOCK = 1 << 18
@@ -73,6 +75,17 @@ def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDAr
 def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> None:
     """Round ``y`` into ``out``."""
     _round(y, coins, out)
+
+
+def round_mostly(
+    y: NDArray[np.float32],
+    scale: np.float32,
+    limit: np.float32,
+    coins: NDArray[np.uint16],
+    out: NDArray[np.int16],
+) -> NDArray[np.int64]:
+    """Round ``y`` times ``scale / 2**16`` into ``out``; return the places that stay undecided."""
+    return _round_mostly(y, scale, limit, coins, out)
 
 
 def sum_of_squares(whole: NDArray[np.int32]) -> int:
@@ -146,6 +159,36 @@ def _shrink(y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> No
 def _round(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -> None:
     for i in range(len(y)):
         out[i] = (np.int64(y[i] * _ONE) + np.int64(coins[i])) >> 32
+
+
+@_compiled
+def _round_mostly(
+    y: NDArray[np.float32],
+    scale: np.float32,
+    limit: np.float32,
+    coins: NDArray[np.uint16],
+    out: NDArray[np.int16],
+) -> NDArray[np.int64]:
+    """Short loops one after another, each of which becomes SIMD; the search seldom runs."""
+    fixed, undecided = np.empty(_RUN, dtype=np.int32), np.empty(len(y), dtype=np.int64)
+    count = 0
+    for start in range(0, len(y), _RUN):
+        stop = start + _RUN
+        part, drawn, whole = y[start:stop], coins[start:stop], out[start:stop]
+        for i in range(len(part)):
+            fixed[i] = np.int32(np.floor(min(max(part[i] * scale, -limit), limit)))
+        for i in range(len(part)):
+            fixed[i] += drawn[i]
+        met = False
+        for i in range(len(part)):
+            whole[i] = fixed[i] >> _SHIFT
+            met |= (fixed[i] | _HIGH) == -1
+        if met:
+            for i in range(len(part)):
+                if (fixed[i] | _HIGH) == -1:
+                    undecided[count] = start + i
+                    count += 1
+    return undecided[:count]
 
 
 @_compiled

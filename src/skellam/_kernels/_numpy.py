@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_RADIX = 16
-_COLUMNS = 1024
+_RADICES = {1: 32, 512: 8}
+"""By the length that is transformed already; 16 for all others. Measured, not derived."""
+_COLUMNS, _ROWS = 1024, 128
 _CACHED = 1 << 16
-_BLOCK = 1 << 15
-_SUMMED = 1 << 13
-"""Below the length from which OpenBLAS starts threads for one product."""
+_BLOCK = 1 << 16
+"""Longer calls would leave the cache, and shorter ones hand the interpreter's lock around."""
+_SUMMED = 1 << 8
+"""Floats whose squares are summed in their own type: in float32 that errs by at most 2**-16."""
 _ONE = 2.0**32
+_HIGH = -(1 << 16)
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 
 
 def hadamard(x: NDArray[np.float32]) -> None:
-    """Transform the rows of ``x`` after Walsh and Hadamard, one radix-16 level after another.
+    """Transform the rows of ``x`` after Walsh and Hadamard, some bits of the index at a time.
 
     The transform of length 16 h is that of length 16 across blocks of length h (Sylvester), and a
     product with a matrix of signs is what BLAS does best. The products are kept below the size at
@@ -32,7 +35,7 @@ def hadamard(x: NDArray[np.float32]) -> None:
         block = flat[start : start + _CACHED]
         _transform(block, h, scratch[: len(block)])
     while h < length:
-        radix = min(_RADIX, length // h)
+        radix = min(16, length // h)
         for rows in flat.reshape(-1, radix, h):
             _transform_across(rows, scratch)
         h *= radix
@@ -42,23 +45,21 @@ def flip(
     x: NDArray[Any], bits: NDArray[np.uint8], gain: np.floating[Any], out: NDArray[np.float32]
 ) -> None:
     """Set ``out`` to ``gain`` times ``x``, negated where its bit is set."""
-    factors = np.where(_BITS, -gain, gain)
+    factors = np.empty((min(_BLOCK, len(x) + 7) // 8, 8), dtype=x.dtype)
     for start in range(0, len(x), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        octets = bits[start // 8 : (start + _BLOCK) // 8]
-        flat = factors.take(octets, axis=0, mode="clip").reshape(-1)[: len(x[block])]
-        np.multiply(x[block], flat, out=out[block], casting="same_kind")
+        part, octets = x[start : start + _BLOCK], bits[start // 8 : (start + _BLOCK) // 8]
+        octets = octets[: -(-len(part) // 8)]
+        # mode="clip" writes straight into out; the default mode would buffer. No index is clipped.
+        np.take(_factors(gain), octets, axis=0, out=factors[: len(octets)], mode="clip")
+        signed = factors.reshape(-1)[: len(part)]
+        np.multiply(part, signed, out=out[start : start + _BLOCK], casting="same_kind")
 
 
 def square_norm(y: NDArray[Any]) -> float:
-    """Return the sum of squares in float64."""
-    total = 0.0
-    for start in range(0, len(y), _BLOCK):
-        part = y[start : start + _BLOCK].astype(np.float64)
-        rows = part[: len(part) & -_SUMMED].reshape(-1, _SUMMED)
-        rest = part[rows.size :]
-        total = sum(np.vecdot(rows, rows).tolist(), total) + float(rest @ rest)
-    return total
+    """Return the sum of squares: of few floats in their own type, of those sums in float64."""
+    rows = y[: len(y) & -_SUMMED].reshape(-1, _SUMMED)
+    rest = y[rows.size :]
+    return float(np.vecdot(rows, rows).sum(dtype=np.float64)) + float(rest @ rest)
 
 
 def shrink(y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> None:
@@ -77,7 +78,6 @@ def look_up(cells: NDArray[Any], words: NDArray[Any], out: NDArray[Any]) -> NDAr
         part[:] = words[block]
         if shift:
             part >>= shift
-        # mode="clip" writes straight into out; the default mode would buffer. No index is clipped.
         np.take(cells, part, out=out[block], mode="clip")
     return np.flatnonzero(out == np.iinfo(out.dtype).min)
 
@@ -92,8 +92,31 @@ def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np
         out[block] = fixed
 
 
+def round_mostly(
+    y: NDArray[np.float32],
+    scale: np.float32,
+    limit: np.float32,
+    coins: NDArray[np.uint16],
+    out: NDArray[np.int16],
+) -> NDArray[np.int64]:
+    """Round ``y`` times ``scale / 2**16`` into ``out``; return the places that stay undecided."""
+    undecided = [np.empty(0, dtype=np.int64)]
+    for start in range(0, len(y), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        scaled = y[block] * scale
+        if not (scaled.max() <= limit and scaled.min() >= -limit):
+            np.clip(scaled, -limit, limit, out=scaled)
+        fixed = np.floor(scaled, out=scaled).astype(np.int32)
+        fixed += coins[block]
+        low = np.bitwise_or(fixed, _HIGH, out=scaled.view(np.int32))
+        undecided.append(np.flatnonzero(low == -1) + start)
+        fixed >>= 16
+        np.copyto(out[block], fixed, casting="unsafe")
+    return np.concatenate(undecided)
+
+
 def sum_of_squares(whole: NDArray[np.int32]) -> int:
-    """Return the exact sum of squares: 2**15 halves of 32 bits fit 63."""
+    """Return the exact sum of squares: 2**16 halves of 32 bits fit 63."""
     total = 0
     for start in range(0, len(whole), _BLOCK):
         squares = np.square(whole[start : start + _BLOCK], dtype=np.int64)
@@ -116,9 +139,9 @@ def _transform(x: NDArray[np.float32], length: int, scratch: NDArray[np.float32]
     source, target = x, scratch
     h = 1
     while h < length:
-        radix = min(_RADIX, length // h)
+        radix = min(_RADICES.get(h, 16), length // h)
         if h == 1:
-            shape = (-1, min(_COLUMNS, length // radix), radix)
+            shape = (-1, min(_ROWS, length // radix), radix)
             np.matmul(source.reshape(shape), _signs(radix), out=target.reshape(shape))
         else:
             columns = min(h, _COLUMNS)
@@ -138,6 +161,12 @@ def _transform_across(rows: NDArray[np.float32], scratch: NDArray[np.float32]) -
     for start in range(0, len(tiles), len(held)):
         part = tiles[start : start + len(held)]
         part[:] = np.matmul(_signs(radix), part, out=held[: len(part)])
+
+
+@lru_cache(maxsize=8, typed=True)
+def _factors(gain: np.floating[Any]) -> NDArray[Any]:
+    """Return, for each octet, ``gain`` or its negative for each of its bits."""
+    return np.where(_BITS, -gain, gain)
 
 
 @cache

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, assert_never, final
 
@@ -18,6 +19,7 @@ from skellam.codec.layout import Tensors, flatten
 from skellam.codec.rotation import Rotation, coordinate_subset
 from skellam.codec.rounding import (
     finite_peak,
+    peak_of,
     round_conditional,
     round_unbiased,
     shrink,
@@ -31,7 +33,7 @@ from skellam.errors import DomainError, ShapeError
 from skellam.vectors import Reals, Residues
 
 _HUGE: Final = 2.0**64
-"""Longer vectors than this many clips are scaled down before float32 loses them."""
+"""Vectors that may be longer than this many clips are scaled down before float32 loses them."""
 
 
 @final
@@ -74,23 +76,32 @@ class Codec:
         if ``entropy`` is: the seeds are secrets of the client's until the protocol reveals them.
         """
         vector = self.vector(x)
-        if self._is_whole and (fault := self._fault(vector)):
-            raise DomainError(f"x must keep to its bounds, but has {fault}")
-        return self._message(vector, entropy, removable, self._side(vector))
+        return self._message(self._read(vector), entropy, removable, self._side(vector))
 
     def encode_or_zeros(
         self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
     ) -> Residues:
         """Encode ``x``, or zeros where `encode` would refuse its entries: no share is lost."""
+        return self.reading(x, entropy=entropy, removable=removable)()
+
+    def reading(
+        self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
+    ) -> Callable[[], Residues]:
+        """Read ``x``, which may change afterwards, and return what does the rest of the encoding.
+
+        So one thread can work on what another has read. As `encode_or_zeros`.
+        """
         vector = self.vector(x)
-        if self._fault(vector):
-            return self.encode_zeros(entropy=entropy, removable=removable)
-        return self._message(vector, entropy, removable, self._side(vector))
+        try:
+            read, side = self._read(vector), self._side(vector)
+        except DomainError:
+            return partial(self.encode_zeros, entropy=entropy, removable=removable)
+        return partial(self._message, read, entropy, removable, side)
 
     def encode_zeros(self, *, entropy: Entropy, removable: Sequence[bytes] = ()) -> Residues:
         """Return a message of nothing but noise, for a client that sits the round out unseen."""
         zeros = np.zeros(self.spec.dimension, dtype=np.int32 if self._is_whole else np.float32)
-        return self._message(zeros, entropy, removable, 0)
+        return self._message(self._read(zeros), entropy, removable, 0)
 
     def vector(self, x: Tensors) -> NDArray[Any]:
         """Return ``x`` as the vector that is encoded, without a copy where it is one already."""
@@ -195,11 +206,7 @@ class Codec:
         return isinstance(self.spec.rounding, Whole)
 
     def _message(
-        self,
-        vector: NDArray[Any],
-        entropy: Entropy,
-        removable: Sequence[bytes],
-        side: int,
+        self, read: NDArray[Any], entropy: Entropy, removable: Sequence[bytes], side: int
     ) -> Residues:
         if len(removable) != len(self._samplers.components):
             raise ShapeError(
@@ -209,7 +216,8 @@ class Codec:
         noises = [self._component(j, seed) for j, seed in enumerate(removable)]
         if self._samplers.client is not None:
             noises.append(draw(self._samplers.client, self.spec.carried, entropy=entropy))
-        values = wrapped(self._lattice(vector, entropy), noises, self.spec.carried, self.spec.bits)
+        lattice = self._lattice(read, entropy)
+        values = wrapped(lattice, noises, self.spec.carried, self.spec.bits)
         beside = self._within and self._within.encode(
             np.array([side]), entropy=entropy, removable=removable
         )
@@ -228,44 +236,45 @@ class Codec:
     def _beside(self, total: Residues, label: bytes) -> Residues:
         return replace(total, values=total.values[self.spec.carried :], label=label)
 
-    def _fault(self, vector: NDArray[Any]) -> str | None:
-        """Return in words why ``vector`` cannot be encoded, if it cannot."""
-        if isinstance(self.spec.rounding, Whole):
-            return whole.excess(vector, self.spec.rounding, self.spec.clip)
-        return None if np.isfinite(vector).all() else "entries that are not finite"
+    def _read(self, vector: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy, ready to be rounded or rotated, or raise `DomainError` for its entries."""
+        spec = self.spec
+        if isinstance(spec.rounding, Whole):
+            if fault := whole.excess(vector, spec.rounding, spec.clip):
+                raise DomainError(f"x must keep to its bounds, but has {fault}")
+            return vector.copy()
+        radius = spec.scale * spec.clip
+        with np.errstate(over="ignore"):
+            y = self._rotation.flipped(vector, spec.scale)
+        if peak_of(y) * len(y) <= _HUGE * radius:  # which is at least the rotation's norm
+            return y
+        # Scaling the peak down to the clip keeps every float in range and changes nothing: the norm
+        # is at least the peak, so it stays at or above the clip. The factor may be no normal
+        # float32.
+        return self._rotation.flipped(vector.astype(np.float64), radius / finite_peak(vector))
 
-    def _lattice(self, vector: NDArray[Any], entropy: Entropy) -> Lattices:
+    def _lattice(self, read: NDArray[Any], entropy: Entropy) -> Lattices:
         match self.spec.rounding:
             case Whole():
-                return whole.chunks(vector)
+                return whole.chunks(read)
             case Unbiased(largest):
-                y, norm = self._prepared(vector)
-                return round_unbiased(shrink(y, norm, self.spec.radius, largest), entropy=entropy)
+                y, norm = self._prepared(read)
+                return round_unbiased(y, norm, self.spec.radius, largest, entropy=entropy)
             case Conditional(beta):
-                y, norm = self._prepared(vector)
+                y, norm = self._prepared(read)
                 deque(shrink(y, norm, self.spec.radius), maxlen=0)
                 most = rounded_norm_square(self.spec.radius, self.spec.carried, beta)
                 return round_conditional(y, most, entropy=entropy)
             case _ as never:
                 assert_never(never)
 
-    def _prepared(self, vector: NDArray[np.floating[Any]]) -> tuple[NDArray[np.float32], float]:
+    def _prepared(self, read: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
         """Return the rotated, scaled coordinates that are kept, not yet clipped, and their norm."""
-        spec = self.spec
-        radius = spec.scale * spec.clip
-        with np.errstate(over="ignore", invalid="ignore"):
-            y = self._rotation.forward(vector, spec.scale)
-            norm = upper_norm(y)
-        if not norm <= _HUGE * radius:
-            # Scaling the peak down to the clip keeps every float in range and changes nothing: the
-            # norm is at least the peak, so it stays at or above the clip. The factor may be no
-            # normal float32.
-            factor = radius / finite_peak(vector)
-            y = self._rotation.forward(vector.astype(np.float64), factor)
-            norm = upper_norm(y)
+        y = self._rotation.turned(read)
+        norm = upper_norm(y)
         if self._subset is None:
             return y, norm
-        y = y[self._subset]
+        y, radius = y[self._subset], self.spec.scale * self.spec.clip
         if norm > radius:
             y *= np.float32(radius / norm)
         return y, upper_norm(y)

@@ -50,11 +50,19 @@ class Rotation:
 
     def forward(self, x: NDArray[np.floating[Any]], gain: float) -> NDArray[np.float32]:
         """Return ``gain`` times the rotation of ``x`` padded with zeros."""
+        return self.turned(self.flipped(x, gain))
+
+    def flipped(self, x: NDArray[np.floating[Any]], gain: float) -> NDArray[np.float32]:
+        """Return a new vector, of which `turned` makes ``gain`` times the rotation of ``x``."""
         out = np.empty(self.length, dtype=np.float32)
         out[len(x) :] = 0
         flip(x, self._signs, gain / self._root, out[: len(x)])
-        _transform(out)
         return out
+
+    def turned(self, flipped: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Overwrite a vector that is `flipped` with its rotation, and return it."""
+        _transform(flipped)
+        return flipped
 
     def backward(self, y: NDArray[np.float32], gain: float, dimension: int) -> NDArray[np.float32]:
         """Overwrite ``y`` and return ``gain`` times its first coordinates before the rotation."""

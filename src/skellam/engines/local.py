@@ -202,20 +202,19 @@ def _seeds(codec: Codec, number: int, entropy: EntropySource) -> tuple[bytes, ..
 def _message(
     codec: Codec, number: int, update: Update, seeds: tuple[bytes, ...], entropy: EntropySource
 ) -> Callable[[], Residues]:
-    """Return what encodes a client's update, which is taken now: the client may change it later."""
+    """Return what encodes a client's update, which is read now: the client may change it later."""
     mine = entropy(f"client/{number}")
     vector = update(number)
     if vector is None:
         return partial(codec.encode_zeros, entropy=mine, removable=seeds)
-    x = codec.vector(vector).copy()
-    return partial(codec.encode_or_zeros, x, entropy=mine, removable=seeds)
+    return codec.reading(vector, entropy=mine, removable=seeds)
 
 
 def _threads(codec: Codec, entropy: EntropySource) -> int:
-    """Return how many threads encode: one if vectors are short, or clients share a stream."""
+    """Return how many threads encode: none if vectors are short, or clients share a stream."""
     first, second = (entropy(f"client/{n}") for n in range(2))
     apart = first is not second or isinstance(first, SystemEntropy)
-    return workers.available() if apart and codec.spec.length >= _LONG else 1
+    return workers.available() if apart and codec.spec.length >= _LONG else 0
 
 
 def _released(

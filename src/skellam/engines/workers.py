@@ -17,20 +17,20 @@ MOST = 4
 
 
 def available() -> int:
-    """Return how many threads can run at once here, up to `MOST`."""
-    if hasattr(os, "sched_getaffinity"):
-        return min(len(os.sched_getaffinity(0)), MOST)
-    return min(os.cpu_count() or 1, MOST)
+    """Return how many threads can run here beside the caller's, up to `MOST`."""
+    bound = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
+    return min(cores - 1, MOST)
 
 
 def run(jobs: Iterable[Callable[[], T]], *, threads: int) -> Generator[T]:
-    """Yield what ``jobs`` return, in their order; with one thread the caller's own runs them.
+    """Yield what ``jobs`` return, in their order; without threads the caller's own runs them.
 
     Each job is taken from ``jobs`` in the caller's thread, at most one more than there are threads
     before the result of an earlier one is asked for. What a job raises is raised here; then, or
     when the iterator is closed, no further job begins and the threads end.
     """
-    if threads == 1:
+    if not threads:
         yield from (job() for job in jobs)
         return
     under_way: deque[Future[T]] = deque()

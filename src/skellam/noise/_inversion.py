@@ -67,10 +67,10 @@ def extend(words: NDArray[Any], more: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return taken | more >> width
 
 
-def _settle(uniform: NDArray[np.uint64], table: Table, entropy: Entropy) -> NDArray[np.int64]:
-    below = np.searchsorted(table.high, uniform)
-    # Past the last step "clip" compares with the last one, which is smaller.
-    tied = np.flatnonzero(table.high.take(below, mode="clip") == uniform)
+def _settle(uniform: NDArray[np.uint64], table: Table, entropy: Entropy) -> NDArray[np.int32]:
+    """Return the draws for uniforms whose first 64 bits these are: in cells that have a step."""
+    below, step = _steps_below(uniform, table)
+    tied = np.flatnonzero(step == uniform)
     if tied.size:
         rest = np.empty(len(tied), dtype=np.uint64)
         entropy.fill(rest)
@@ -78,8 +78,25 @@ def _settle(uniform: NDArray[np.uint64], table: Table, entropy: Entropy) -> NDAr
     return below - table.bound
 
 
+def _steps_below(
+    uniform: NDArray[np.uint64], table: Table
+) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+    """Return how many high halves are smaller than each of ``uniform``, and the next one.
+
+    Past the last step the next one is the last, which is smaller. Most cells have one step.
+    """
+    high = table.high
+    first = table.first.take((uniform >> np.uint64(64 - table.prefix_bits)).astype(np.intp))
+    below = first + (high.take(first) < uniform)
+    step = high.take(below, mode="clip")
+    beyond = np.flatnonzero(step < uniform)
+    below[beyond] = np.searchsorted(high, uniform[beyond])
+    step[beyond] = high.take(below[beyond], mode="clip")
+    return below, step
+
+
 def _break_ties(
-    first: NDArray[np.int64],
+    first: NDArray[np.int32],
     uniform: NDArray[np.uint64],
     rest: NDArray[np.uint64],
     table: Table,

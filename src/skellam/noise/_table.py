@@ -32,6 +32,8 @@ class Table:
     bound: int
     prefix_bits: int
     cells: NDArray[Any]
+    first: NDArray[np.int32]
+    """How many steps lie below each cell."""
     high: NDArray[np.uint64]
     low: NDArray[np.uint64]
     mass: NDArray[np.float64]
@@ -41,7 +43,9 @@ class Table:
     @property
     def nbytes(self) -> int:
         """The memory that the arrays take."""
-        return sum(array.nbytes for array in (self.cells, self.high, self.low, self.mass))
+        return sum(
+            array.nbytes for array in (self.cells, self.first, self.high, self.low, self.mass)
+        )
 
 
 def build(weights: Weights) -> Table:
@@ -56,11 +60,13 @@ def build(weights: Weights) -> Table:
     bound = len(steps)
     high, low = _halves(steps)
     prefix_bits = 20 if bound > _WIDE else 16
+    cells, first = _cells(high, prefix_bits, bound)
     distance = weights.total_variation + Fraction(bound + 2, _FULL)
     return Table(
         bound=bound,
         prefix_bits=prefix_bits,
-        cells=_cells(high, prefix_bits, bound),
+        cells=cells,
+        first=first,
         high=high,
         low=low,
         mass=np.fromiter((w / total for w in weights.values), np.float64, bound + 1),
@@ -84,10 +90,12 @@ def _halves(steps: list[int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return np.concatenate((high, mirrored_high)), np.concatenate((low, mirrored_low))
 
 
-def _cells(high: NDArray[np.uint64], prefix_bits: int, bound: int) -> NDArray[Any]:
+def _cells(
+    high: NDArray[np.uint64], prefix_bits: int, bound: int
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
     dtype = np.int16 if bound < 1 << 15 else np.int32
     crossed = (high >> np.uint64(64 - prefix_bits)).astype(np.int64)
     below = np.searchsorted(crossed, np.arange(1 << prefix_bits))
     cells = (below - bound).astype(dtype)
     cells[crossed] = np.iinfo(dtype).min
-    return cells
+    return cells, below.astype(np.int32)
