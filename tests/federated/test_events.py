@@ -1,6 +1,7 @@
 import sys
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from oracles.tiny_task import plan, seeded, task
 from skellam import federated as fl
@@ -17,9 +18,6 @@ def test_without_tensorboard_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_with_tensorboard_every_measure_is_an_event(tmp_path):
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     history = run(tmp_path)
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
