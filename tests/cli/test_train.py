@@ -56,6 +56,13 @@ def test_a_plan_without_room_for_the_count_is_refused(tmp_path):
     assert "quantile_noise" in shown.stderr
 
 
+def test_a_share_of_clients_that_is_none_is_refused_by_the_options_name(tmp_path):
+    given = ["--epsilon=8", "--adaptive-clip=1.5"]
+    shown = run("train", "digits", "--folder", tmp_path / "run", *given, *SMALL)
+    assert shown.exit_code == 1
+    assert "--adaptive-clip must lie strictly between 0 and 1" in " ".join(shown.stderr.split())
+
+
 def test_a_run_needs_a_target_or_a_plan(tmp_path):
     shown = run("train", "digits", "--folder", tmp_path)
     assert shown.exit_code == 1

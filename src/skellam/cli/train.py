@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skellam import _checks
 from skellam.accounting.guarantee import rounded_up
 from skellam.cli.answer import AsJson, answer, table
 from skellam.errors import DomainError
@@ -117,7 +118,9 @@ def _target(epsilon: float | None) -> float:
 
 
 def _clip(target: float | None, plan: Plan) -> AdaptiveClip | None:
-    return None if target is None else AdaptiveClip(clip=plan.clip, target=target)
+    if target is None:
+        return None
+    return AdaptiveClip(clip=plan.clip, target=_checks.open_unit("--adaptive-clip", target))
 
 
 def _console() -> Any:  # noqa: ANN401  (rich is imported when a run begins)
