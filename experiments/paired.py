@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-from experiments.runs import GAUSSIAN, SETTINGS, Run, recorded
+import typer
+from experiments.runs import GAUSSIAN, RECORDED, SETTINGS, Run, recorded
 from rich.console import Console
 from rich.table import Table
 from scipy import stats
@@ -49,9 +52,9 @@ class Row:
 COLUMNS = ("epsilon", "way", "seeds", "accuracy, %", "less Gaussian", "kB a client", "s a run")
 
 
-def rows(task: str) -> Iterator[Row]:
+def rows(task: str, folder: Path = RECORDED) -> Iterator[Row]:
     """Yield the rows of ``task``, by epsilon and way in the order of the cells."""
-    runs = recorded(task)
+    runs = recorded(task, folder)
     for epsilon in SETTINGS[task].epsilons:
         base = _by_seed(runs, GAUSSIAN, epsilon)
         for way in dict.fromkeys(run.cell.way for run in runs):
@@ -87,14 +90,17 @@ def _row(epsilon: float, way: str, found: dict[int, Run], base: dict[int, Run]) 
     )
 
 
-def main() -> None:
-    """Print the tables of all tasks."""
+def main(
+    folder: Annotated[Path, typer.Argument(help="Where runs are recorded.")] = RECORDED,
+) -> None:
+    """Print the table of every task that is recorded in FOLDER."""
     for task in SETTINGS:
-        table = Table(*COLUMNS, title=task)
-        for row in rows(task):
-            table.add_row(*row.texts)
-        Console().print(table)
+        if found := [*rows(task, folder)]:
+            table = Table(*COLUMNS, title=task)
+            for row in found:
+                table.add_row(*row.texts)
+            Console().print(table)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
