@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from skellam.accounting.ledger.store import sync_directory
+
 SECRET = 0o600
 """Mode of files that the operator keeps for itself."""
 PUBLIC = 0o644
@@ -20,7 +22,7 @@ def replace(path: Path, octets: bytes, *, mode: int) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
-    _sync_folder(path.parent)
+    sync_directory(path.parent)
 
 
 def append(path: Path, line: str, *, mode: int) -> None:
@@ -30,11 +32,3 @@ def append(path: Path, line: str, *, mode: int) -> None:
         file.write(line + "\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

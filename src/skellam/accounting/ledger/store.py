@@ -106,7 +106,7 @@ class Store:
         try:
             octets = read(path)
             store._write(octets[store._length :])
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         except BaseException:
             store.close()
             raise
@@ -147,7 +147,7 @@ def _replace(path: Path, octets: bytes) -> None:
     finally:
         os.close(descriptor)
     new.replace(path)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def _write_all(descriptor: int, octets: bytes) -> None:
@@ -157,7 +157,8 @@ def _write_all(descriptor: int, octets: bytes) -> None:
     os.fsync(descriptor)
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Make the names of the files in ``path`` durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
