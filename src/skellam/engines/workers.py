@@ -17,10 +17,10 @@ MOST = 4
 
 
 def available() -> int:
-    """Return how many threads can run here beside the caller's, up to `MOST`."""
+    """Return how many threads are worth starting here: none on one core, and up to `MOST`."""
     bound = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
-    return min(cores - 1, MOST)
+    return min(cores, MOST) if cores > 1 else 0
 
 
 def run(jobs: Iterable[Callable[[], T]], *, threads: int) -> Generator[T]:
