@@ -78,7 +78,7 @@ class Setting:
 
 SETTINGS = {
     "mnist_writers": Setting(clip=0.3, rate=0.1, epsilons=(2.0, 4.0, 8.0)),
-    "unipen": Setting(clip=0.3, rate=0.1, epsilons=(2.0, 4.0, 8.0)),
+    "unipen": Setting(clip=0.3, rate=0.1, epsilons=(2.0, 4.0, 8.0), rounds=100, server=0.5),
     "shakespeare_roles": Setting(clip=0.3, rate=4.0, epsilons=(8.0,), batch=10),
     "stackexchange": Setting(clip=0.3, rate=2.0, epsilons=(8.0,), batch=16),
 }
@@ -177,10 +177,9 @@ def cells(task: str, seeds: int) -> Iterable[Cell]:
         return
     low, middle, high = SETTINGS[task].epsilons
     main, papers = (GAUSSIAN, EIGHT, TWELVE), (paper(bits, 4) for bits in (12, 14, 16))
-    yield from _cells(task, main, (middle,), range(seeds))
+    yield from _cells(task, main, (low, middle, high), range(seeds))
     yield from _cells(task, (COMPRESSED,), (middle,), range(seeds))
     yield from _cells(task, (NOTHING, *papers), (middle,), range(min(seeds, BESIDE)))
-    yield from _cells(task, main, (low, high), range(seeds))
     if task in BOTH_MULTIPLES:
         yield from _cells(task, tuple(_PAPER), (low, middle, high), range(1))
 
