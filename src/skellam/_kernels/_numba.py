@@ -77,17 +77,6 @@ def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np
     _round(y, coins, out)
 
 
-def round_mostly(
-    y: NDArray[np.float32],
-    scale: np.float32,
-    limit: np.float32,
-    coins: NDArray[np.uint16],
-    out: NDArray[np.int16],
-) -> NDArray[np.int64]:
-    """Round ``y`` times ``scale / 2**16`` into ``out``; return the places that stay undecided."""
-    return _round_mostly(y, scale, limit, coins, out)
-
-
 def sum_of_squares(whole: NDArray[np.int32]) -> int:
     """Return the exact sum of squares."""
     high, low = _sum_of_squares(whole)
@@ -162,14 +151,17 @@ def _round(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np.int32]) -
 
 
 @_compiled
-def _round_mostly(
+def round_mostly(
     y: NDArray[np.float32],
     scale: np.float32,
     limit: np.float32,
     coins: NDArray[np.uint16],
     out: NDArray[np.int16],
 ) -> NDArray[np.int64]:
-    """Short loops one after another, each of which becomes SIMD; the search seldom runs."""
+    """Round ``y`` times ``scale / 2**16`` into ``out``; return the places that stay undecided.
+
+    Short loops one after another, each of which becomes SIMD; the search seldom runs.
+    """
     fixed, undecided = np.empty(_RUN, dtype=np.int32), np.empty(len(y), dtype=np.int64)
     count = 0
     for start in range(0, len(y), _RUN):
