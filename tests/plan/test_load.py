@@ -1,6 +1,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from scipy.stats import norm
 
 from skellam.plan.load import (
     Load,
+    cut_square,
     largest_scale,
     predicted_error,
     rounding_variance,
@@ -33,6 +35,22 @@ def test_the_rounding_variance_is_the_mean_of_f_times_one_minus_f(deviation):
     edges = [0.0, *(k for k in range(1, math.ceil(reach))), reach]
     truth = 2 * sum(quad(integrand, a, b)[0] for a, b in itertools.pairwise(edges))
     assert rounding_variance(deviation) == pytest.approx(truth, rel=1e-6)
+
+
+@pytest.mark.parametrize("multiple", [0.0, 1.0, 3.0, 4.5, 6.0])
+def test_the_cut_square_is_the_mean_square_beyond_the_cut(multiple):
+    truth, _ = quad(lambda x: (x - multiple) ** 2 * norm.pdf(x), multiple, multiple + 10)
+    assert cut_square(multiple) == pytest.approx(2 * truth, rel=1e-6)
+
+
+def test_what_is_cut_is_missing_from_a_mean_of_equal_vectors():
+    """2**14 squares, of which 44 on average are cut: 6 deviations are within a factor of 4."""
+    ring = load(mean_norm_ratio=1.0)
+    deviation = 1000.0 * ring.clip / math.sqrt(ring.kept)
+    y = np.random.default_rng(1).normal(0.0, deviation, ring.kept)
+    lost = np.square(y - np.clip(y, -3 * deviation, 3 * deviation)).mean() / 1000.0**2
+    cut = predicted_error(ring, scale=1000.0, multiplier=1.0, largest=3 * deviation).cut
+    assert cut / 4 < lost < 4 * cut
 
 
 @pytest.mark.parametrize("ratio", [2.0, 4.0, 8.0])
@@ -66,3 +84,4 @@ def test_the_error_of_a_compressed_mean_is_the_formula_of_the_sketch():
     assert parts.compression == pytest.approx((1 / 1024 - 1 / 16384) * 1.0)
     assert parts.noise == pytest.approx((2.0 / 100) ** 2)
     assert parts.total == parts.noise + parts.rounding + parts.wrap + parts.compression
+    assert parts.cut == 0.0

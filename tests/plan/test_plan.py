@@ -390,6 +390,23 @@ def test_the_whole_error_is_close_to_gaussian_at_a_million_coordinates(bits, mos
     assert small(dimension=2**20, cohort=100, bits=bits).matched(1.0).loss <= most
 
 
+@pytest.mark.parametrize(
+    ("cohort", "bits", "multiple", "gain"),
+    [(100, 8, 3.0, 1.02), (1000, 12, 3.5, 1.015), (10_000, 16, 4.5, 1.002)],
+)
+def test_single_coordinates_are_cut_where_that_saves_more_than_it_loses(
+    cohort, bits, multiple, gain
+):
+    """The larger the cohort, the smaller its noise, and the later the cut."""
+    plan = small(dimension=2**16, cohort=cohort, bits=bits)
+    found = plan.matched(1.0)
+    deviation = found.solved.scale / 2**8
+    far = dataclasses.replace(plan, largest=6 * deviation, block=found.solved.block).matched(1.0)
+    assert found.solved.largest == pytest.approx(multiple * deviation)
+    assert found.error.cut > far.error.cut
+    assert far.loss / found.loss > gain
+
+
 def test_where_the_paper_has_no_solution_it_says_so():
     with pytest.raises(InfeasibleError):
         small(

@@ -99,7 +99,7 @@ def _ring(plan: Plan) -> Iterator[Line]:
 
 def _error(plan: Plan) -> Iterator[Line]:
     parts = plan.error
-    for name in ("noise", "rounding", "wrap", "compression"):
+    for name in ("noise", "rounding", "wrap", "cut", "compression"):
         part = getattr(parts, name)
         if part:
             yield Line(f"error: {name}", f"{part / parts.total:.2%}", "of the predicted error")

@@ -57,12 +57,14 @@ class PredictedError:
     noise: float
     rounding: float = 0.0
     wrap: float = 0.0
+    cut: float = 0.0
+    """What the clip of single rotated coordinates takes away."""
     compression: float = 0.0
 
     @property
     def total(self) -> float:
         """The sum of the parts."""
-        return self.noise + self.rounding + self.wrap + self.compression
+        return self.noise + self.rounding + self.wrap + self.cut + self.compression
 
 
 def rounding_variance(deviation: float) -> float:
@@ -77,6 +79,13 @@ def rounding_variance(deviation: float) -> float:
         math.exp(-2 * (math.pi * k * deviation) ** 2) / (math.pi * k) ** 2 for k in range(1, 7)
     )
     return 1 / 6 - sum(waves)
+
+
+def cut_square(multiple: float) -> float:
+    """Return E(|x| - multiple)+^2 of a standard normal variable x."""
+    tail = math.erfc(multiple / math.sqrt(2))
+    density = math.exp(-0.5 * multiple**2) * math.sqrt(2 / math.pi)
+    return max(0.0, (1 + multiple**2) * tail - multiple * density)
 
 
 def wrap_square(spread: float, modulus: int) -> float:
@@ -124,14 +133,19 @@ def paper_scale(load: Load, multiplier: float, signal_multiple: float) -> float:
     )
 
 
-def predicted_error(load: Load, scale: float, multiplier: float) -> PredictedError:
+def predicted_error(
+    load: Load, scale: float, multiplier: float, largest: float | None = None
+) -> PredictedError:
     """Return the expected squared error of a coordinate of the mean, by its causes."""
     stretch = load.dimension / load.kept
     to_mean = stretch / (scale * load.cohort) ** 2
     mean_square = (load.mean_norm_ratio * load.clip) ** 2
+    deviation = scale * load.kept_clip / math.sqrt(load.kept)
+    beyond = cut_square(largest / deviation) if largest else 0.0
     return PredictedError(
         noise=load.surplus * (multiplier * load.clip / load.cohort) ** 2,
         rounding=load.rounding_variance(scale) * to_mean,
         wrap=wrap_square(load.spread(scale, multiplier), load.modulus) * to_mean,
+        cut=beyond * mean_square / load.kept,
         compression=(1 / load.kept - 1 / load.dimension) * mean_square,
     )

@@ -150,7 +150,8 @@ class Plan:
         if self.noise.continuous or whole.is_whole(self):
             surplus = cohorts.surplus(self, self.invited)
             return PredictedError(noise=self.variance * surplus / self.cohort**2)
-        return predicted_error(specs.load(self), self.solved.scale, self.noise_multiplier)
+        s = self.solved
+        return predicted_error(specs.load(self), s.scale, self.noise_multiplier, s.largest)
 
     @property
     def loss(self) -> float:
