@@ -16,6 +16,7 @@
     │   ├── PhaseError                  a phase used twice or out of order
     │   ├── TamperError                 somebody lied; `culprit` names who, where that is known
     │   └── ThresholdError              too few participants or survivors
+    ├── WorkerError                     a process that encodes for this one has ended
     ├── DataError                       a data file that is missing, truncated or mislabelled
     └── MissingExtraError (ImportError) an optional dependency is not installed
 """
@@ -81,6 +82,10 @@ class TamperError(ProtocolError):
 
 class ThresholdError(ProtocolError):
     """Too few participants or survivors for the sum to stay private."""
+
+
+class WorkerError(SkellamError):
+    """A process that encodes for this one has ended; nothing was released."""
 
 
 class DataError(SkellamError):

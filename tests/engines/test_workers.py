@@ -1,5 +1,8 @@
 import os
-import threading
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ import pytest
 import skellam as sk
 from skellam.engines import workers
 from skellam.engines.local import Round, clear, secure
+from skellam.errors import ShapeError, WorkerError
 from skellam.plan import Plan
 
 D = 1 << 17
@@ -14,8 +18,23 @@ PLAN = Plan(
     dimension=D, clip=1.0, cohort=8, rounds=1, sampling="all", bits=12, dropout=0.3
 ).with_noise(0.5)
 THIS = Round(number=3, model=bytes(32), members=tuple(range(8)), silent=(5,))
+CODEC = THIS.codec(PLAN)
+BARE = (
+    Plan(dimension=D, clip=1.0, cohort=8, rounds=1, sampling="all", bits=20, noise="none")
+    .with_noise(0.0)
+    .codec(public_seed=bytes(32), shares=8)
+)
+SECRET = sk.SystemEntropy()
 
-needs_cores = pytest.mark.skipif(workers.available() == 0, reason="one core starts no threads")
+pytestmark = pytest.mark.skipif(workers.available() == 0, reason="starts no processes here")
+
+
+NEAR = 1e-4
+"""More than rounding ever moves a coordinate of so few."""
+
+
+def secret(_):
+    return SECRET
 
 
 def replay(context):
@@ -26,137 +45,206 @@ def update(number):
     return np.full(D, 1e-4 * number, dtype=np.float32)
 
 
-@pytest.fixture
-def one_core():
-    """Bind this thread to one core, for which the engine starts no threads."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    yield
-    os.sched_setaffinity(0, before)
+def encoded(vectors, *, codec=BARE, processes=2):
+    seeds = codec.removable_seeds(entropy=SECRET)
+    jobs = ((x, seeds) for x in vectors)
+    return [np.array(m.values, copy=True) for m in workers.encode(codec, jobs, processes=processes)]
 
 
-def who():
-    return threading.current_thread().name
+def decoded(messages, codec=BARE):
+    residues = [sk.Residues(m, codec.spec.bits, codec.label) for m in messages]
+    return codec.decode(codec.add(residues)).values
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be bound here")
-def test_the_sum_is_the_same_from_one_thread_and_from_several(request):
-    several = clear(PLAN, THIS, update, entropy=replay)
-    safe = secure(PLAN, THIS, update, entropy=replay)
-    request.getfixturevalue("one_core")
-    alone = clear(PLAN, THIS, update, entropy=replay)
-    assert np.array_equal(several.total.values, alone.total.values)
-    assert np.array_equal(several.total.values, safe.total.values)
+def processes():
+    """Return the processes that wait for work."""
+    return [worker._process.pid for worker in workers._idle]
+
+
+def test_the_sum_of_a_round_is_the_truth_and_its_noise():
+    """2**17 coordinates: 6 deviations of their mean and 26 of their spread, false alarms in 5e8."""
+    everybody = Round(number=3, model=bytes(32), members=tuple(range(8)))
+    outcome = clear(PLAN, everybody, update, entropy=secret)
+    truth = sum(map(update, everybody.survivors))
+    error = outcome.total.values - truth
+    deviation = PLAN.cohort * np.sqrt(PLAN.error.total)
+    assert abs(error.mean()) < 6 * deviation / np.sqrt(D)
+    assert error.std() == pytest.approx(deviation, rel=0.05)
+    assert not outcome.total.replayable
+    assert processes()
+
+
+def test_noise_is_never_the_same_twice():
+    first, second = encoded([update(1), update(1)], codec=CODEC)
+    third, fourth = encoded([update(1), update(1)], codec=CODEC, processes=1)
+    for one, other in [(first, second), (second, third), (third, fourth)]:
+        assert np.mean(one == other) < 0.5
+
+
+def test_messages_come_in_the_order_of_the_jobs_with_few_under_way():
+    taken = []
+
+    def jobs():
+        for n in range(12):
+            taken.append(n)
+            yield np.full(D, 2e-3 * (n % 2), dtype=np.float32), ()
+
+    for n, message in enumerate(workers.encode(BARE, jobs(), processes=2)):
+        assert len(taken) <= n + 3
+        moved = BARE.decode(message).values
+        assert np.abs(moved - 2e-3 * (n % 2)).max() < NEAR
 
 
 def test_an_update_that_is_overwritten_by_the_next_counts_as_it_was():
     buffer = np.empty(D, dtype=np.float32)
 
-    def reusing(number):
-        buffer[:] = 1e-4 * number
-        return buffer
+    def reusing():
+        for n in range(8):
+            buffer[:] = 1e-3 if n == 0 else 0.0
+            yield buffer
 
-    reused = clear(PLAN, THIS, reusing, entropy=replay)
-    assert np.array_equal(
-        reused.total.values, clear(PLAN, THIS, update, entropy=replay).total.values
+    assert np.abs(decoded(encoded(reusing())) - 1e-3).max() < NEAR
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_every_kind_of_float_is_handed_over(dtype):
+    vectors = [np.full(D, 1e-3, dtype=dtype)] * 3
+    assert np.abs(decoded(encoded(vectors)) - 3e-3).max() < NEAR
+
+
+@pytest.mark.parametrize("lost", [None, np.full(D, np.nan, dtype=np.float32)])
+def test_nothing_and_what_is_not_finite_count_as_zeros_with_noise(lost):
+    found = decoded(encoded([update(1), lost, lost, update(2)]))
+    assert np.abs(found - 3e-4).max() < NEAR
+    noisy = encoded([lost, lost], codec=CODEC)
+    assert np.mean(noisy[0] == noisy[1]) < 0.5
+
+
+def test_longer_vectors_find_room_in_a_process_that_had_shorter_ones():
+    long = sk.Plan(dimension=4 * D, clip=1.0, cohort=8, rounds=1, sampling="all").with_noise(0.5)
+    codec = long.codec(public_seed=bytes(32), shares=8)
+    encoded([update(1)], processes=1)
+    before = processes()
+    assert len(encoded([np.ones(4 * D)], codec=codec, processes=1)[0]) == codec.spec.length
+    assert processes() == before
+
+
+def test_rounds_use_the_same_processes_and_a_seeded_one_uses_none():
+    clear(PLAN, THIS, update, entropy=secret)
+    before = processes()
+    clear(PLAN, THIS, update, entropy=secret)
+    assert sorted(processes()) == sorted(before)
+    workers.end()
+    one, other = (clear(PLAN, THIS, update, entropy=replay) for _ in range(2))
+    safe = secure(PLAN, THIS, update, entropy=replay)
+    assert not processes()
+    assert np.array_equal(one.total.values, other.total.values)
+    assert np.array_equal(one.total.values, safe.total.values)
+
+
+def test_one_client_with_a_seed_marks_the_sum():
+    outcome = clear(
+        PLAN, THIS, update, entropy=lambda who: replay(who) if who == "client/6" else SECRET
     )
-
-
-def test_a_stream_that_clients_share_is_drawn_from_in_their_order():
-    def run():
-        stream = replay("everybody")
-        return clear(PLAN, THIS, update, entropy=lambda _: stream).total.values
-
-    assert np.array_equal(run(), run())
-
-
-def test_messages_are_independent_arrays():
-    codec = THIS.codec(PLAN)
-    first = codec.encode(update(1), entropy=replay("first"))
-    kept = first.values.copy()
-    second = codec.encode(update(2), entropy=replay("second"))
-    assert not np.shares_memory(first.values, second.values)
-    assert np.array_equal(first.values, kept)
-
-
-@needs_cores
-def test_updates_are_made_in_order_by_the_caller_and_encoded_by_others():
-    makers, fillers = [], set()
-
-    class Watched:
-        replayable = True
-
-        def __init__(self, context):
-            self._stream = replay(context)
-
-        def fill(self, buffer):
-            if buffer.nbytes > 1000:
-                fillers.add(who())
-            self._stream.fill(buffer)
-
-    def watched(number):
-        makers.append((number, who()))
-        return update(number)
-
-    clear(PLAN, THIS, watched, entropy=Watched)
-    assert makers == [(n, who()) for n in THIS.survivors]
-    assert fillers
-    assert all(name.startswith("skellam") for name in fillers)
-
-
-@pytest.mark.parametrize("threads", [0, 1, 4])
-def test_results_come_in_the_order_of_the_jobs_with_few_under_way(threads):
-    taken = []
-
-    def jobs():
-        for n in range(50):
-            taken.append(n)
-            yield lambda n=n: n
-
-    for n, result in enumerate(workers.run(jobs(), threads=threads)):
-        assert result == n
-        assert len(taken) <= n + 1 + threads
-    assert not any(t.name.startswith("skellam") for t in threading.enumerate())
-
-
-@pytest.mark.parametrize("threads", [0, 2])
-def test_what_a_job_raises_is_raised_and_no_thread_is_left(threads):
-    error, ran = OSError("this one"), []
-
-    def fail():
-        raise error
-
-    jobs = [fail if n == 3 else lambda n=n: ran.append(n) for n in range(100)]
-    with pytest.raises(OSError, match="this one") as caught:
-        list(workers.run(jobs, threads=threads))
-    assert caught.value is error
-    assert len(ran) < 10
-    assert not any(t.name.startswith("skellam") for t in threading.enumerate())
+    assert outcome.total.replayable
 
 
 @pytest.mark.parametrize("failing", [0, 4])
-def test_an_error_of_the_caller_ends_the_threads(failing):
+def test_an_error_of_the_caller_leaves_nothing_under_way(failing):
+    workers.end()
+
     def stops(number):
         if number == failing:
             raise KeyError(number)
         return update(number)
 
-    with pytest.raises(KeyError, match=str(failing)) as caught:
-        clear(PLAN, THIS, stops, entropy=replay)
-    assert not any(t.name.startswith("skellam") for t in threading.enumerate())
+    with pytest.raises(KeyError) as caught:
+        clear(PLAN, THIS, stops, entropy=secret)
     assert caught.value.args == (failing,)
+    assert len(processes()) <= 1
+    assert len(encoded([update(1)] * 4)) == 4
 
 
-def test_an_error_while_encoding_is_raised_and_ends_the_threads():
-    class Dry:
-        replayable = False
+def test_a_wrong_length_is_refused():
+    with pytest.raises(ShapeError, match="131072"):
+        clear(PLAN, THIS, lambda _: np.zeros(3), entropy=secret)
 
-        def fill(self, buffer):
-            raise OSError("no more bits")
 
-    def source(context):
-        return Dry() if context == "client/6" else replay(context)
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_process_that_is_killed_is_reported_and_replaced(when):
+    workers.end()
+    encoded([update(1)], processes=1)
+    (victim,) = processes()
 
-    with pytest.raises(OSError, match="no more bits"):
-        clear(PLAN, THIS, update, entropy=source)
-    assert not any(t.name.startswith("skellam") for t in threading.enumerate())
+    def vectors():
+        yield update(1)
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(0.2)
+        yield update(2)
+
+    if when == "before":
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(0.2)
+    with pytest.raises(WorkerError, match=r"status -9 .*nothing was released"):
+        encoded(vectors(), processes=1)
+    assert not processes()
+    assert len(encoded([update(1)])) == 1
+
+
+SCRIPT = """
+import os, numpy as np, skellam as sk
+from skellam.engines import workers
+from skellam.engines.local import Round, clear
+plan = sk.Plan(dimension=1 << 17, clip=1.0, cohort=8, rounds=1, sampling="all").with_noise(0.5)
+entropy = sk.SystemEntropy()
+def run():
+    this = Round(0, bytes(32), tuple(range(8)))
+    return clear(plan, this, lambda _: np.zeros(1 << 17), entropy=lambda _: entropy)
+run()
+print(*(worker._process.pid for worker in workers._idle), flush=True)
+{last}
+"""
+
+
+def script(last):
+    command = [sys.executable, "-W", "error", "-c", SCRIPT.format(last=last)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert not ended.stderr
+    return ended.returncode, list(map(int, ended.stdout.split()))
+
+
+def gone(pid):
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("last", "status"), [("", 0), ("os.kill(os.getpid(), 9)", -9), ("os._exit(3)", 3)]
+)
+def test_no_process_outlives_the_one_it_works_for(last, status):
+    code, pids = script(last)
+    assert code == status
+    assert len(pids) == min(workers.available(), 8)
+    assert all(map(gone, pids))
+
+
+def test_a_forked_child_starts_processes_of_its_own():
+    last = """
+if (child := os.fork()) == 0:
+    own = run() and {worker._process.pid for worker in workers._idle}
+    workers.end()
+    os._exit(0 if own else 1)
+print(os.waitpid(child, 0)[1])
+run()
+print(*(worker._process.pid for worker in workers._idle), flush=True)
+"""
+    code, found = script(last)
+    several = min(workers.available(), 8)
+    before, status, after = found[:several], found[several], found[several + 1 :]
+    assert code == status == 0
+    assert sorted(before) == sorted(after)

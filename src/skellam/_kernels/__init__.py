@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from skellam._kernels import _backend
 from skellam.errors import DomainError, KindError, ShapeError
 
+VARIABLE = _backend.VARIABLE
+"""The name of the environment's variable that chooses the back end."""
 LARGEST_REAL = 2.0**31 - 1
 """The largest absolute value that `round_stochastic` takes: what it may round to fits int32."""
 LARGEST_MOSTLY = 2.0**14

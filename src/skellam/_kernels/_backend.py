@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from skellam._kernels import _numpy
 from skellam.errors import DomainError, MissingExtraError
 
-_VARIABLE = "SKELLAM_KERNELS"
+VARIABLE = "SKELLAM_KERNELS"
 _REPAID = 1 << 28
 """Elements that NumPy takes about as long over as Numba takes to start (half a second)."""
 _LONG = 1 << 20
@@ -83,7 +83,7 @@ def for_floats(size: int) -> Backend:
 
 
 def _choose(repaid: bool) -> Backend:
-    match os.environ.get(_VARIABLE):
+    match os.environ.get(VARIABLE):
         case None | "":
             return _numba() if repaid and _numba_is_installed() else _numpy
         case "numpy":
@@ -91,7 +91,7 @@ def _choose(repaid: bool) -> Backend:
         case "numba":
             return _numba()
         case other:
-            raise DomainError(f"{_VARIABLE} must be numpy or numba, or unset; got {other!r}")
+            raise DomainError(f"{VARIABLE} must be numpy or numba, or unset; got {other!r}")
 
 
 @cache

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final, assert_never, final
 
@@ -82,21 +81,12 @@ class Codec:
         self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
     ) -> Residues:
         """Encode ``x``, or zeros where `encode` would refuse its entries: no share is lost."""
-        return self.reading(x, entropy=entropy, removable=removable)()
-
-    def reading(
-        self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
-    ) -> Callable[[], Residues]:
-        """Read ``x``, which may change afterwards, and return what does the rest of the encoding.
-
-        So one thread can work on what another has read. As `encode_or_zeros`.
-        """
         vector = self.vector(x)
         try:
             read, side = self._read(vector), self._side(vector)
         except DomainError:
-            return partial(self.encode_zeros, entropy=entropy, removable=removable)
-        return partial(self._message, read, entropy, removable, side)
+            return self.encode_zeros(entropy=entropy, removable=removable)
+        return self._message(read, entropy, removable, side)
 
     def encode_zeros(self, *, entropy: Entropy, removable: Sequence[bytes] = ()) -> Residues:
         """Return a message of nothing but noise, for a client that sits the round out unseen."""

@@ -5,10 +5,9 @@ Both sum the same integers, so that with the same entropy they give the same sum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from typing import Protocol, TypeAlias
 
@@ -28,7 +27,7 @@ EntropySource: TypeAlias = Callable[[str], Entropy]
 _BEFORE_SEEDS = 4 * SEED_BYTES
 """What a client's part of the protocol draws before: two keys, a nonce and its own mask."""
 _LONG = 1 << 17
-"""Coordinates from which on encoding in threads of its own is worth their handing over."""
+"""Coordinates from which on processes that encode are worth their start."""
 Update: TypeAlias = Callable[[int], Tensors | None]
 """A client's update by its number; ``None`` or not finite counts as zeros."""
 
@@ -97,8 +96,7 @@ def clear(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) ->
         return _continuous(plan, this, update, entropy=entropy)
     codec = this.codec(plan)
     seeds = {n: _seeds(codec, n, entropy) for n in this.survivors}
-    jobs = (_message(codec, n, update, seeds[n], entropy) for n in this.survivors)
-    with closing(workers.run(jobs, threads=_threads(codec, entropy))) as messages:
+    with closing(_messages(codec, update, seeds, entropy)) as messages:
         total = codec.add(messages)
     if plan.removable:
         gone = len(this.members) - len(this.survivors)
@@ -114,9 +112,7 @@ def secure(plan: Plan, this: Round, update: Update, *, entropy: EntropySource) -
     outcome = secagg.bus.run(
         protocol_round(plan, this, codec),
         [_identity(n, entropy) for n in this.members],
-        lambda n, phase: replace(
-            _message(codec, n, update, phase.noise_seeds, entropy)(), label=b""
-        ),
+        lambda n, phase: replace(_message(codec, n, update, phase.noise_seeds, entropy), label=b""),
         entropy=lambda n: entropy(f"protocol/{n}"),
         script=secagg.bus.Script(silent={secagg.bus.Stage.MASK: this.silent}),
     )
@@ -199,22 +195,27 @@ def _seeds(codec: Codec, number: int, entropy: EntropySource) -> tuple[bytes, ..
     return codec.removable_seeds(entropy=stream)
 
 
+def _messages(
+    codec: Codec, update: Update, seeds: Mapping[int, tuple[bytes, ...]], entropy: EntropySource
+) -> Generator[Residues]:
+    """Yield the messages of the clients that have ``seeds``, each valid until the next."""
+    long = codec.spec.length >= _LONG
+    secret = long and all(isinstance(entropy(f"client/{n}"), SystemEntropy) for n in seeds)
+    processes = workers.available() if secret else 0
+    if len(seeds) > processes > 0:
+        jobs = ((update(n), seeds[n]) for n in seeds)
+        yield from workers.encode(codec, jobs, processes=processes)
+    else:
+        yield from (_message(codec, n, update, seeds[n], entropy) for n in seeds)
+
+
 def _message(
     codec: Codec, number: int, update: Update, seeds: tuple[bytes, ...], entropy: EntropySource
-) -> Callable[[], Residues]:
-    """Return what encodes a client's update, which is read now: the client may change it later."""
-    mine = entropy(f"client/{number}")
-    vector = update(number)
+) -> Residues:
+    mine, vector = entropy(f"client/{number}"), update(number)
     if vector is None:
-        return partial(codec.encode_zeros, entropy=mine, removable=seeds)
-    return codec.reading(vector, entropy=mine, removable=seeds)
-
-
-def _threads(codec: Codec, entropy: EntropySource) -> int:
-    """Return how many threads encode: none if vectors are short, or clients share a stream."""
-    first, second = (entropy(f"client/{n}") for n in range(2))
-    apart = first is not second or isinstance(first, SystemEntropy)
-    return workers.available() if apart and codec.spec.length >= _LONG else 0
+        return codec.encode_zeros(entropy=mine, removable=seeds)
+    return codec.encode_or_zeros(vector, entropy=mine, removable=seeds)
 
 
 def _released(
