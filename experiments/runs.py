@@ -32,8 +32,6 @@ EIGHT, TWELVE = "Skellam (here), 8 bits", "Skellam (here), 12 bits"
 COMPRESSED = "Skellam (here), 2 bits a parameter"
 BESIDE = 2
 """Seeds of what is shown beside the main ways."""
-AT_LOW = {"unipen": 15}
-"""Seeds of the main ways at the lowest epsilon, where five leave too much to chance."""
 BOTH_MULTIPLES = ("mnist_writers",)
 """Tasks for which the paper's method is run at every epsilon, with k = 3 and 4, from one seed."""
 LAST = 20
@@ -180,7 +178,6 @@ def cells(task: str, seeds: int) -> Iterable[Cell]:
     low, middle, high = SETTINGS[task].epsilons
     main, papers = (GAUSSIAN, EIGHT, TWELVE), (paper(bits, 4) for bits in (12, 14, 16))
     yield from _cells(task, main, (low, middle, high), range(seeds))
-    yield from _cells(task, main, (low,), range(seeds, AT_LOW.get(task, seeds)))
     yield from _cells(task, (COMPRESSED,), (middle,), range(seeds))
     yield from _cells(task, (NOTHING, *papers), (middle,), range(min(seeds, BESIDE)))
     if task in BOTH_MULTIPLES:
