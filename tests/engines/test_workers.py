@@ -170,23 +170,35 @@ def test_a_wrong_length_is_refused():
         clear(PLAN, THIS, lambda _: np.zeros(3), entropy=secret)
 
 
-@pytest.mark.parametrize("when", ["before", "during"])
-def test_a_process_that_is_killed_is_reported_and_replaced(when):
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(0.2)
+
+
+def test_a_process_that_is_killed_at_rest_is_replaced():
+    workers.end()
+    encoded([update(1)], processes=1)
+    (victim,) = processes()
+    kill(victim)
+    assert len(encoded([update(1)], processes=1)) == 1
+    assert len(processes()) == 1
+    assert victim not in processes()
+
+
+def test_a_process_that_is_killed_at_work_is_reported():
     workers.end()
     encoded([update(1)], processes=1)
     (victim,) = processes()
 
     def vectors():
+        os.kill(victim, signal.SIGSTOP)
         yield update(1)
-        os.kill(victim, signal.SIGKILL)
-        time.sleep(0.2)
+        kill(victim)
         yield update(2)
 
-    if when == "before":
-        os.kill(victim, signal.SIGKILL)
-        time.sleep(0.2)
+    messages = workers.encode(BARE, ((x, ()) for x in vectors()), processes=2)
     with pytest.raises(WorkerError, match=r"status -9 .*nothing was released"):
-        encoded(vectors(), processes=1)
+        list(messages)
     assert not processes()
     assert len(encoded([update(1)])) == 1
 

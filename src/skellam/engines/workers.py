@@ -44,7 +44,8 @@ Job: TypeAlias = tuple[Tensors | None, Sequence[bytes]]
 
 def available() -> int:
     """Return how many processes are worth starting here: none on one core, and up to `MOST`."""
-    if not (hasattr(os, "memfd_create") and sys.executable):
+    frozen = getattr(sys, "frozen", False)  # then sys.executable is no interpreter
+    if frozen or not (sys.executable and hasattr(os, "memfd_create")):
         return 0
     cores = len(os.sched_getaffinity(0))
     return min(cores, MOST) if cores > 1 else 0
@@ -61,9 +62,8 @@ def encode(codec: Codec, jobs: Iterable[Job], *, processes: int) -> Generator[Re
         for vector, seeds in jobs:
             if len(busy) == processes:
                 yield from _finish(busy, codec)
-            worker = _idle.pop() if _idle else _Worker()
-            busy.append(worker)
-            worker.begin(codec, vector, seeds)
+            busy.append(_rested())
+            busy[-1].begin(codec, vector, seeds)
         while busy:
             yield from _finish(busy, codec)
     finally:
@@ -106,6 +106,11 @@ class _Worker:
                 stdout=DEVNULL,
                 env=os.environ | _ALONE,
             )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
 
     def begin(self, codec: Codec, x: Tensors | None, seeds: Sequence[bytes]) -> None:
         """Hand ``x`` over to be encoded."""
@@ -154,6 +159,15 @@ class _Worker:
 
 
 _idle: list[_Worker] = []
+
+
+def _rested() -> _Worker:
+    """Return a process that waits for work, or a new one."""
+    with suppress(IndexError):
+        while not (worker := _idle.pop()).alive:
+            worker.end()
+        return worker
+    return _Worker()
 
 
 def _finish(busy: deque[_Worker], codec: Codec) -> Generator[Residues]:
