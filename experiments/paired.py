@@ -29,7 +29,7 @@ class Row:
     accuracy: float
     difference: float
     half: float
-    """Half of the interval's length; not a number for a single seed."""
+    """Half of the interval's length; not a number for fewer than three seeds."""
     kilobytes: float
     seconds: float
     """The mean time of a run, with others beside it on the machine."""
@@ -37,13 +37,14 @@ class Row:
     @property
     def texts(self) -> tuple[str, ...]:
         """The row as it is shown."""
-        own = self.way == GAUSSIAN or not np.isfinite(self.half)
+        beside = self.way != GAUSSIAN and np.isfinite(self.difference)
+        interval = f" ± {self.half:.2f}" if np.isfinite(self.half) else ""
         return (
             f"{self.epsilon:g}",
             self.way,
             str(self.seeds),
             f"{self.accuracy:.2f}",
-            "" if own else f"{self.difference:+.2f} ± {self.half:.2f}",
+            f"{self.difference:+.2f}{interval}" if beside else "",
             f"{self.kilobytes:.1f}",
             f"{self.seconds:.0f}",
         )
@@ -76,7 +77,7 @@ def _row(epsilon: float, way: str, found: dict[int, Run], base: dict[int, Run]) 
     differences = [found[s].accuracy - base[s].accuracy for s in found if s in base]
     count = len(differences)
     half = np.nan
-    if count > 1:
+    if count > 2:
         half = stats.t.ppf(0.975, count - 1) * np.std(differences, ddof=1) / np.sqrt(count)
     return Row(
         epsilon=epsilon,
