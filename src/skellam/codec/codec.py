@@ -155,8 +155,9 @@ class Codec:
     def decode(self, total: Residues) -> Reals:
         """Return the sum of the clipped vectors, with the noise, in real units.
 
-        Without bias where rounding has none. Where ``d'`` of ``d`` coordinates are kept, sampling
-        them adds ``(d/d' - 1) |sum|**2`` to the expected squared error over all ``d``.
+        Without bias where rounding has none and no coordinate was cut to ``largest``. Where ``d'``
+        of ``d`` coordinates are kept, sampling them adds ``(d/d' - 1) |sum|**2`` to the expected
+        squared error over all ``d``.
         """
         self._require_mine(total, self.final_label)
         spec = self.spec
