@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.mark.slow
 def test_the_demo_trains_privately_to_95_per_cent_of_the_accuracy_without_privacy(tmp_path):
-    """500 test digits: the ratio has a deviation of about 1.5 points around 98 %."""
+    """The ratio has a deviation of about one point around 97.7 %: a false alarm in 300."""
     folder = tmp_path / "run"
     outcome = subprocess.run(
         [sys.executable, ROOT / "examples" / "demo.py", "--folder", folder],
