@@ -34,9 +34,9 @@ def test_a_rate_is_above_zero_and_at_most_one(value):
 
 
 @pytest.mark.parametrize("value", [math.nan, 0.9, 3.1])
-def test_an_interval_excludes_what_lies_outside_and_says_the_way_out(value):
+def test_an_interval_excludes_what_lies_outside_and_gives_the_hint(value):
     with pytest.raises(DomainError, match=r"x must lie in \[1, 3\].*use less"):
-        _checks.between("x", value, 1, 3, way_out="use less")
+        _checks.between("x", value, 1, 3, hint="use less")
 
 
 @pytest.mark.parametrize("value", ["1", b"1", None, [1.0], 10**400])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from skellam import entropy as module
 from skellam.entropy import SeededEntropy, SystemEntropy, random_bytes
 from skellam.errors import DomainError, KindError, ShapeError
-from skellam.noise import Skellam
+from skellam.noise import SkellamSampler
 
 SEED = bytes(range(32))
 
@@ -129,7 +129,7 @@ def in_child(work):
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_draws_other_noise():
-    entropy, law = SystemEntropy(), Skellam(100)
+    entropy, law = SystemEntropy(), SkellamSampler(100)
     law.draw(10, entropy=entropy)
 
     def work():
@@ -150,7 +150,7 @@ def test_a_grandchild_draws_other_noise_too():
 
 
 def test_two_threads_draw_different_noise():
-    entropy, law = SystemEntropy(), Skellam(100)
+    entropy, law = SystemEntropy(), SkellamSampler(100)
     draws = []
     threads = [
         threading.Thread(
@@ -202,12 +202,12 @@ def test_a_key_is_given_up_after_its_share_of_bytes(monkeypatch):
 
 
 def test_seeded_noise_replays():
-    law = Skellam(100)
+    law = SkellamSampler(100)
     first, again = (law.draw(1 << 18, entropy=SeededEntropy(SEED, "noise")) for _ in range(2))
     np.testing.assert_array_equal(first.values, again.values)
 
 
 def test_system_noise_does_not_replay():
-    law, entropy = Skellam(100), SystemEntropy()
+    law, entropy = SkellamSampler(100), SystemEntropy()
     first, again = (law.draw(1000, entropy=entropy) for _ in range(2))
     assert (first.values != again.values).any()

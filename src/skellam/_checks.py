@@ -19,39 +19,35 @@ def number(name: str, value: SupportsFloat) -> float:
         raise KindError(f"{name} must be a number, got {value!r}") from error
 
 
-def between(
-    name: str, value: SupportsFloat, low: float, high: float, *, way_out: str = ""
-) -> float:
+def between(name: str, value: SupportsFloat, low: float, high: float, *, hint: str = "") -> float:
     """Return ``value`` if ``low <= value <= high``."""
     x = number(name, value)
     if not low <= x <= high:
-        raise DomainError(_sentence(f"{name} must lie in [{low:g}, {high:g}], got {x!r}", way_out))
+        raise DomainError(_sentence(f"{name} must lie in [{low:g}, {high:g}], got {x!r}", hint))
     return x
 
 
-def positive(name: str, value: SupportsFloat, *, way_out: str = "") -> float:
+def positive(name: str, value: SupportsFloat, *, hint: str = "") -> float:
     """Return ``value`` if ``0 < value < inf``."""
     x = number(name, value)
     if not 0 < x < math.inf:
-        raise DomainError(_sentence(f"{name} must be positive and finite, got {x!r}", way_out))
+        raise DomainError(_sentence(f"{name} must be positive and finite, got {x!r}", hint))
     return x
 
 
-def non_negative(name: str, value: SupportsFloat, *, way_out: str = "") -> float:
+def non_negative(name: str, value: SupportsFloat, *, hint: str = "") -> float:
     """Return ``value`` if ``0 <= value < inf``."""
     x = number(name, value)
     if not 0 <= x < math.inf:
-        raise DomainError(_sentence(f"{name} must be finite and not negative, got {x!r}", way_out))
+        raise DomainError(_sentence(f"{name} must be finite and not negative, got {x!r}", hint))
     return x
 
 
-def open_unit(name: str, value: SupportsFloat, *, way_out: str = "") -> float:
+def open_unit(name: str, value: SupportsFloat, *, hint: str = "") -> float:
     """Return ``value`` if ``0 < value < 1``."""
     x = number(name, value)
     if not 0 < x < 1:
-        raise DomainError(
-            _sentence(f"{name} must lie strictly between 0 and 1, got {x!r}", way_out)
-        )
+        raise DomainError(_sentence(f"{name} must lie strictly between 0 and 1, got {x!r}", hint))
     return x
 
 
@@ -64,7 +60,7 @@ def rate(name: str, value: SupportsFloat) -> float:
 
 
 def integer(
-    name: str, value: SupportsIndex, low: int, high: int | None = None, *, way_out: str = ""
+    name: str, value: SupportsIndex, low: int, high: int | None = None, *, hint: str = ""
 ) -> int:
     """Return ``value`` as an int if it is integral (not bool) and ``low <= value <= high``."""
     if isinstance(value, bool):
@@ -75,8 +71,15 @@ def integer(
         raise KindError(f"{name} must be an integer, got {value!r}") from error
     if not (low <= k and (high is None or k <= high)):
         domain = f"at least {low}" if high is None else f"in [{low}, {high}]"
-        raise DomainError(_sentence(f"{name} must be an integer {domain}, got {k}", way_out))
+        raise DomainError(_sentence(f"{name} must be an integer {domain}, got {k}", hint))
     return k
+
+
+def boolean(name: str, value: bool) -> bool:
+    """Return ``value`` if it is True or False, or raise `KindError`."""
+    if not isinstance(value, bool):
+        raise KindError(f"{name} must be True or False, got {value!r}")
+    return value
 
 
 def octets(name: str, value: bytes, length: int) -> bytes:
@@ -88,5 +91,11 @@ def octets(name: str, value: bytes, length: int) -> bytes:
     return bytes(value)
 
 
-def _sentence(text: str, way_out: str) -> str:
-    return f"{text}; {way_out}" if way_out else text
+def assign(instance: object, **values: object) -> None:
+    """Set checked ``values`` as attributes of a frozen dataclass, from its ``__post_init__``."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+
+
+def _sentence(text: str, hint: str) -> str:
+    return f"{text}; {hint}" if hint else text

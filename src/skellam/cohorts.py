@@ -6,15 +6,18 @@ in integers and fractions alone, so that no two parties can round differently.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, comb, floor, log, sqrt
+from math import ceil, floor, log, sqrt
 
 from skellam import _checks
 from skellam.errors import DomainError, InfeasibleError, KindError
 
 MAX_TAIL_BITS = 1 << 10
+MAX_COHORT = 65_535
+"""The largest cohort that secure aggregation takes, and so the largest that must be feasible."""
 
 
 def exact_share(name: str, value: float | str | Fraction) -> Fraction:
@@ -64,6 +67,14 @@ class Tolerance:
         """Return the fewest of ``n`` clients whose sum may be opened."""
         return n - self.dropouts(n)
 
+    def surplus(self, survivors: Sequence[int], n: int) -> tuple[int, ...]:
+        """Return those of the ``survivors`` of ``n`` clients whose noise is taken off again.
+
+        The noise of `survivors` of them is what a sum needs; of any more those with the highest
+        numbers give theirs away, a rule that everybody can follow from the signed list alone.
+        """
+        return tuple(sorted(survivors)[self.survivors(n) :])
+
     def colluders(self, n: int) -> int:
         """Return how many of ``n`` clients may collude: exceeded with chance ``2**-tail_bits``.
 
@@ -83,35 +94,16 @@ class Tolerance:
 
     def min_cohort(self) -> int:
         """Return the least size from which on every cohort is `feasible`, or raise."""
-        end = self._certainly_feasible()
-        least = end
-        while least > 2 and self.feasible(least - 1):
-            least -= 1
-        if self.population is not None and least > self.population:
-            raise InfeasibleError(
-                f"no cohort out of {self.population} bears a dropout of {float(self.dropout):g} "
-                f"and {float(self.colluding):g} colluding; lower one of them"
-            )
-        return least
+        return _min_cohort(self)
 
     def colluding_share(self, min_cohort: int) -> Fraction:
         """Return the largest share of the noise that colluders know, over all larger cohorts too.
 
         Whoever chooses who "drops out" keeps all colluders among the fewest survivors.
         """
-        if not self.colluding:
-            return Fraction(0)
-        worst, lower, step = Fraction(0), min_cohort, 0
-        while self._share_bound(lower) > worst and lower <= (self.population or lower):
-            # colluders and survivors both grow with n: this bounds all of lower .. lower + step.
-            bound = Fraction(self.colluders(lower + step), self.survivors(lower))
-            if bound > worst and step:
-                step //= 4
-                continue
-            worst, lower, step = max(worst, bound), lower + step + 1, 2 * step + 1
-        return worst
+        return _colluding_share(self, min_cohort)
 
-    def _share_bound(self, n: int) -> Fraction:
+    def share_bound(self, n: int) -> Fraction:
         """Bound ``colluders / survivors`` for all sizes of ``n`` or more; it falls with n.
 
         Chernoff's inequality, which holds without replacement too (Hoeffding 1963), rounded up.
@@ -124,7 +116,7 @@ class Tolerance:
             low, high = (x, high) if n * divergence < self.tail_bits * log(2) else (low, x)
         return (Fraction(high) + Fraction(2, n)) / (1 - self.dropout)
 
-    def _certainly_feasible(self) -> int:
+    def certainly_feasible(self) -> int:
         """Return a size from which on Hoeffding's inequality makes every cohort feasible."""
         spare = 1 - 2 * self.dropout - self.colluding
         if not spare > 0:
@@ -144,30 +136,103 @@ class Tolerance:
         return size if self.population is None else min(size, self.population)
 
 
+@lru_cache(maxsize=256)
+def _min_cohort(tolerance: Tolerance) -> int:
+    least = min(tolerance.certainly_feasible(), MAX_COHORT)
+    if not tolerance.feasible(least):
+        raise InfeasibleError(
+            f"no cohort of up to {least} bears a dropout of {float(tolerance.dropout):g} and "
+            f"{float(tolerance.colluding):g} colluding; lower one of them"
+        )
+    step = 1
+    while least > 2:
+        low = max(2, least - step)
+        if _all_feasible(tolerance, low, least - 1):
+            least, step = low, 2 * step
+        elif step > 1:
+            step //= 2
+        else:
+            break
+    return least
+
+
+def _all_feasible(tolerance: Tolerance, low: int, high: int) -> bool:
+    """Return whether all of ``low .. high`` are feasible, or may say no where there are many."""
+    if low == high:
+        return tolerance.feasible(low)
+    # n - 2 D is at least n (1 - 2 dropout); colluders and survivors grow with n.
+    known = tolerance.colluders(high)
+    return low * (1 - 2 * tolerance.dropout) > known and tolerance.survivors(low) - known >= 2
+
+
+@lru_cache(maxsize=256)
+def _colluding_share(tolerance: Tolerance, min_cohort: int) -> Fraction:
+    if not tolerance.colluding:
+        return Fraction(0)
+    worst, lower, step = Fraction(0), min_cohort, 0
+    while tolerance.share_bound(lower) > worst and lower <= (tolerance.population or lower):
+        # Colluders and survivors both grow with n: this bounds all of lower .. lower + step.
+        bound = Fraction(tolerance.colluders(lower + step), tolerance.survivors(lower))
+        if bound > worst and step:
+            step //= 4
+            continue
+        worst, lower, step = max(worst, bound), lower + step + 1, 2 * step + 1
+    return worst
+
+
 @lru_cache(maxsize=4096)
 def _binomial_quantile(n: int, share: Fraction, bits: int) -> int:
-    """Return the least c with P(Bin(n, share) > c) <= 2**-bits, at least 1, exactly."""
+    """Return the least c with P(Bin(n, share) > c) <= 2**-bits, at least 1."""
     a, b = share.numerator, share.denominator
-    total, term, c = b**n, (b - a) ** n, 0
-    beyond = total - term
-    while beyond << bits > total or c < 1:
-        term = term * (n - c) * a // ((c + 1) * (b - a))
-        beyond, c = beyond - term, c + 1
-    return c
+
+    def odds(c: int) -> tuple[int, int]:
+        return (n - c) * a, (c + 1) * (b - a)
+
+    return _quantile(odds, 0, n, floor(share * n), bits)
 
 
 @lru_cache(maxsize=4096)
 def _hypergeometric_quantile(population: int, marked: int, draws: int, bits: int) -> int:
-    """Return the least c with P(X > c) <= 2**-bits, at least 1, exactly.
+    """Return the least c with P(X > c) <= 2**-bits, at least 1.
 
     X counts the marked among ``draws`` taken without replacement.
     """
     n = min(draws, population)
-    c = max(0, n + marked - population)  # the least value that X can have
-    total = comb(population, n)
-    term = comb(marked, c) * comb(population - marked, n - c)
-    beyond = total - term
-    while beyond << bits > total or c < 1:
-        term = term * (marked - c) * (n - c) // ((c + 1) * (population - marked - n + c + 1))
-        beyond, c = beyond - term, c + 1
-    return c
+    low, high = max(0, n + marked - population), min(n, marked)
+
+    def odds(c: int) -> tuple[int, int]:
+        return (marked - c) * (n - c), (c + 1) * (population - marked - n + c + 1)
+
+    return _quantile(odds, low, high, (n + 1) * (marked + 1) // (population + 2), bits)
+
+
+def _quantile(
+    odds: Callable[[int], tuple[int, int]], low: int, high: int, mode: int, bits: int
+) -> int:
+    """Return the least c, at least 1, with P(X > c) <= 2**-bits.
+
+    ``odds(c)`` is P(X = c + 1) / P(X = c), which falls in c. Weights are integers in units of
+    2**-(bits + 256) of that of a central value: rounded down at each step away from it, they are
+    off by fewer units than there are values, so the squared number of values covers every sum. All
+    of it is in integers, so that everybody gets the same number.
+    """
+    mode = min(max(mode, low), high)
+    one, above, below = 1 << (bits + 256), [], 0
+    weight, c = one, mode
+    while c < high and weight:
+        up, down = odds(c)
+        weight = weight * up // down
+        above.append(weight)
+        c += 1
+    weight, c = one, mode
+    while c > low and weight:
+        up, down = odds(c - 1)
+        weight = weight * down // up
+        below += weight
+        c -= 1
+    total = one + below + sum(above)
+    tail, c = (high - low + 2) ** 2, mode + len(above)
+    while above and (tail + above[-1]) << bits <= total:
+        tail += above.pop()
+        c -= 1
+    return max(1, c)

@@ -1,4 +1,4 @@
-"""The only source of randomness: AES-256-CTR, keyed by the operating system or by a seed.
+"""Entropy, the only source of randomness: AES-256-CTR, keyed by the system or by a seed.
 
 `SystemEntropy` is what privacy needs. `SeededEntropy` replays: it is for what everybody must draw
 alike (rotations, masks) and for tests; whatever is drawn from it is marked ``replayable``, and a

@@ -16,6 +16,7 @@
     │   ├── PhaseError                  a phase used twice or out of order
     │   ├── TamperError                 somebody lied; `culprit` names who, where that is known
     │   └── ThresholdError              too few participants or survivors
+    ├── TrainingError                   training cannot go on, or released nothing
     ├── WorkerError                     a process that encodes for this one has ended
     ├── DataError                       a data file that is missing, truncated or mislabelled
     └── MissingExtraError (ImportError) an optional dependency is not installed
@@ -82,6 +83,10 @@ class TamperError(ProtocolError):
 
 class ThresholdError(ProtocolError):
     """Too few participants or survivors for the sum to stay private."""
+
+
+class TrainingError(SkellamError):
+    """Training cannot go on: too many clients failed, or no round released anything."""
 
 
 class WorkerError(SkellamError):

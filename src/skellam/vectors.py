@@ -1,4 +1,4 @@
-"""Three kinds of vector, three types: reals, integers, and residues modulo a power of two.
+"""Vectors: reals, integers, and residues modulo a power of two, each a type of its own.
 
 A float cannot enter the ring and an unwrapped integer cannot leave it: only the codec turns one
 kind into another. Each vector remembers whether any of the randomness in it can be replayed
@@ -36,7 +36,7 @@ class _Vector:
             raise ShapeError(f"values must have one dimension, got shape {self.values.shape}")
         view = self.values.view()
         view.flags.writeable = False
-        object.__setattr__(self, "values", view)
+        _checks.assign(self, values=view)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -70,7 +70,7 @@ class Reals(_Vector):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lattice(_Vector):
-    """A vector of whole numbers that has not been wrapped: noise, or a rounded update."""
+    """A vector of integers that has not been wrapped: noise, or a rounded update."""
 
     replayable: bool = False
 
@@ -85,14 +85,17 @@ class Residues(_Vector):
     """A vector modulo ``2**bits``: the only kind that leaves a client.
 
     ``label`` names the plan and round that the residues belong to; only like can be added to like.
+    ``messages`` counts the clients' messages in a sum, each with a share of noise.
     """
 
     bits: int
     label: bytes = b""
     replayable: bool = False
+    messages: int = 1
 
     def __post_init__(self) -> None:
         _Vector.__post_init__(self)
+        _checks.integer("messages", self.messages, 0)
         kind = residue_dtype(self.bits)
         if self.values.dtype != kind:
             raise KindError(f"residues of {self.bits} bits are {kind}, got {self.values.dtype}")
@@ -115,4 +118,5 @@ class Residues(_Vector):
             self,
             values=(self.values + other.values) & mask,
             replayable=self.replayable or other.replayable,
+            messages=self.messages + other.messages,
         )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from skellam import _kernels
-from skellam._kernels import _backend, _numba, _numpy
+from skellam._kernels import _numba, _numpy
 from skellam.errors import DomainError, MissingExtraError
 
 
@@ -23,27 +23,27 @@ def run(code, **environment):
 @pytest.fixture
 def fresh(monkeypatch):
     monkeypatch.delenv("SKELLAM_KERNELS", raising=False)
-    monkeypatch.setattr(_backend._meter, "elements", 0)
+    monkeypatch.setattr(_kernels._meter, "elements", 0)
 
 
 @pytest.mark.usefixtures("fresh")
 def test_little_work_is_done_by_numpy():
-    assert _backend.for_integers(1000) is _numpy
-    assert _backend.for_floats((1 << 20) - 1) is _numpy
+    assert _kernels._for_integers(1000) is _numpy
+    assert _kernels._for_floats((1 << 20) - 1) is _numpy
 
 
 @pytest.mark.usefixtures("fresh")
 def test_work_that_repays_the_start_is_done_by_numba():
-    assert _backend.for_integers(1 << 28) is _numpy
-    assert _backend.for_integers(1) is _numba
-    assert _backend.for_floats(1 << 20) is _numba
+    assert _kernels._for_integers(1 << 28) is _numpy
+    assert _kernels._for_integers(1) is _numba
+    assert _kernels._for_floats(1 << 20) is _numba
 
 
 @pytest.mark.parametrize(("name", "module"), [("numpy", _numpy), ("numba", _numba)])
 def test_the_environment_forces_a_back_end(name, module, monkeypatch):
     monkeypatch.setenv("SKELLAM_KERNELS", name)
-    assert _backend.for_integers(1) is module
-    assert _backend.for_floats(1 << 30) is module
+    assert _kernels._for_integers(1) is module
+    assert _kernels._for_floats(1 << 30) is module
 
 
 def test_an_unknown_back_end_is_refused(monkeypatch):
@@ -54,21 +54,21 @@ def test_an_unknown_back_end_is_refused(monkeypatch):
 
 def test_numba_that_is_forced_but_missing_names_the_extra(monkeypatch):
     monkeypatch.setenv("SKELLAM_KERNELS", "numba")
-    monkeypatch.setattr(_backend, "_numba_is_installed", lambda: False)
+    monkeypatch.setattr(_kernels, "_numba_is_installed", lambda: False)
     with pytest.raises(MissingExtraError, match=r"skellam\[fast\]"):
-        _backend.for_integers(1)
+        _kernels._for_integers(1)
 
 
 def test_without_numba_numpy_does_all_the_work(monkeypatch):
     monkeypatch.delenv("SKELLAM_KERNELS", raising=False)
-    monkeypatch.setattr(_backend, "_numba_is_installed", lambda: False)
-    assert _backend.for_floats(1 << 30) is _numpy
+    monkeypatch.setattr(_kernels, "_numba_is_installed", lambda: False)
+    assert _kernels._for_floats(1 << 30) is _numpy
 
 
 def test_drawing_a_little_does_not_import_numba():
     code = (
-        "import sys; from skellam import SystemEntropy; from skellam.noise import Skellam;"
-        "Skellam(3).draw(100_000, entropy=SystemEntropy());"
+        "import sys; from skellam import SystemEntropy; from skellam.noise import SkellamSampler;"
+        "SkellamSampler(3).draw(100_000, entropy=SystemEntropy());"
         "print(sorted({'numba', 'scipy'} & set(sys.modules)))"
     )
     assert run(code) == "[]"

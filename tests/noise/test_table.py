@@ -9,14 +9,20 @@ from hypothesis import strategies as st
 
 from oracles import integer_laws
 from oracles.scripted_bits import FULL, steps
-from skellam.noise import DiscreteGaussian, DiscreteLaplace, Skellam, _cache, _table, _weights
+from skellam.noise import (
+    DiscreteGaussianSampler,
+    DiscreteLaplaceSampler,
+    SkellamSampler,
+    integer,
+    weights,
+)
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/skellam_log_pmf.json").read_text())
 
 
 @pytest.mark.parametrize("row", VECTORS["log_pmf"], ids=str)
 def test_log_probabilities_agree_with_the_golden_ones_to_1e_14(row):
-    law = Skellam(row["variance"])
+    law = SkellamSampler(row["variance"])
     with mpmath.workdps(30):
         difference = mpmath.mpf(row["value"]) - mpmath.mpf(float(law.log_pmf(row["k"])))
     assert abs(difference) <= 1e-14
@@ -35,7 +41,7 @@ def total_variation(law, ideal):
 
 @pytest.mark.parametrize("variance", [1e-6, 1e-3, 0.1, 0.25, 1, 3, 99.9, 100, 1e4, 1e6])
 def test_the_stated_distance_holds_for_skellam(variance):
-    law = Skellam(variance)
+    law = SkellamSampler(variance)
     true = total_variation(law, integer_laws.skellam(variance, law.bound))
     assert 0 < true <= law.total_variation <= 2**-100
 
@@ -43,7 +49,7 @@ def test_the_stated_distance_holds_for_skellam(variance):
 @settings(max_examples=40)
 @given(st.floats(-6, 4).map(lambda exponent: 10**exponent))
 def test_the_stated_distance_holds_for_skellam_of_any_variance(variance):
-    law = Skellam(variance)
+    law = SkellamSampler(variance)
     true = total_variation(law, integer_laws.skellam(variance, law.bound))
     assert 0 < true <= law.total_variation <= 2**-100
 
@@ -51,28 +57,28 @@ def test_the_stated_distance_holds_for_skellam_of_any_variance(variance):
 @pytest.mark.slow
 @pytest.mark.parametrize("variance", [1e8, 1e9])
 def test_the_stated_distance_holds_for_skellam_of_great_variance(variance):
-    law = Skellam(variance)
+    law = SkellamSampler(variance)
     true = total_variation(law, integer_laws.skellam(variance, law.bound))
     assert 0 < true <= law.total_variation <= 2**-100
 
 
 @pytest.mark.parametrize("sigma", [1e-3, 0.1, 0.5, 1, 9.99, 100, 1000])
 def test_the_stated_distance_holds_for_the_discrete_gaussian(sigma):
-    law = DiscreteGaussian(sigma)
+    law = DiscreteGaussianSampler(sigma)
     true = total_variation(law, integer_laws.discrete_gaussian(sigma, law.bound))
     assert true <= law.total_variation <= 2**-100
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.1, 1, 9.99, 100])
 def test_the_stated_distance_holds_for_the_discrete_laplace(scale):
-    law = DiscreteLaplace(scale)
+    law = DiscreteLaplaceSampler(scale)
     true = total_variation(law, integer_laws.discrete_laplace(scale, law.bound))
     assert true <= law.total_variation <= 2**-100
 
 
 @pytest.mark.parametrize("variance", [0.25, 3, 99.9])
 def test_each_step_is_the_true_cdf_to_128_bits(variance):
-    law = Skellam(variance)
+    law = SkellamSampler(variance)
     ideal = integer_laws.skellam(variance, law.bound)
     with mpmath.workdps(integer_laws.DIGITS):
         upper = 1 + ideal[0]  # twice P(X <= 0)
@@ -84,17 +90,17 @@ def test_each_step_is_the_true_cdf_to_128_bits(variance):
 
 
 def test_a_table_is_built_once_for_a_parameter(monkeypatch):
-    Skellam(12.5)
-    monkeypatch.setattr(_table, "build", None)
-    assert Skellam(12.5).bound > 0
+    SkellamSampler(12.5)
+    monkeypatch.setattr(integer, "build_table", None)
+    assert SkellamSampler(12.5).bound > 0
 
 
 def test_the_tables_at_hand_stay_below_the_limit_of_memory(monkeypatch):
-    monkeypatch.setattr(_cache, "_LIMIT", 1_000_000)
+    monkeypatch.setattr(integer, "_CACHE_BYTES", 1_000_000)
     for variance in range(20, 40):
-        Skellam(variance)
-    assert sum(table.nbytes for table in _cache._tables.values()) <= 1_000_000
+        SkellamSampler(variance)
+    assert sum(table.nbytes for table in integer._cache.values()) <= 1_000_000
 
 
 def test_the_weights_of_a_law_carry_nearly_all_of_its_mass():
-    assert _weights.skellam(100.0).total_variation < 2**-110
+    assert weights.skellam(100.0).total_variation < 2**-110

@@ -77,9 +77,9 @@ def round_stochastic(y: NDArray[Any], coins: NDArray[np.uint32], out: NDArray[np
     _round(y, coins, out)
 
 
-def sum_of_squares(whole: NDArray[np.int32]) -> int:
+def sum_of_squares(values: NDArray[np.int32]) -> int:
     """Return the exact sum of squares."""
-    high, low = _sum_of_squares(whole)
+    high, low = _sum_of_squares(values)
     return (int(high) << 32) + int(low)
 
 
@@ -166,14 +166,14 @@ def round_mostly(
     count = 0
     for start in range(0, len(y), _RUN):
         stop = start + _RUN
-        part, drawn, whole = y[start:stop], coins[start:stop], out[start:stop]
+        part, drawn, rounded = y[start:stop], coins[start:stop], out[start:stop]
         for i in range(len(part)):
             fixed[i] = np.int32(np.floor(min(max(part[i] * scale, -limit), limit)))
         for i in range(len(part)):
             fixed[i] += drawn[i]
         met = False
         for i in range(len(part)):
-            whole[i] = fixed[i] >> _SHIFT
+            rounded[i] = fixed[i] >> _SHIFT
             met |= (fixed[i] | _HIGH) == -1
         if met:
             for i in range(len(part)):
@@ -184,10 +184,10 @@ def round_mostly(
 
 
 @_compiled
-def _sum_of_squares(whole: NDArray[np.int32]) -> tuple[np.uint64, np.uint64]:
+def _sum_of_squares(values: NDArray[np.int32]) -> tuple[np.uint64, np.uint64]:
     high, low = np.uint64(0), np.uint64(0)
-    for i in range(len(whole)):
-        square = np.uint64(np.int64(whole[i]) * np.int64(whole[i]))
+    for i in range(len(values)):
+        square = np.uint64(np.int64(values[i]) * np.int64(values[i]))
         high += square >> np.uint64(32)
         low += square & np.uint64(0xFFFFFFFF)
     return high, low

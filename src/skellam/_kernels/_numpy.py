@@ -115,11 +115,11 @@ def round_mostly(
     return np.concatenate(undecided)
 
 
-def sum_of_squares(whole: NDArray[np.int32]) -> int:
+def sum_of_squares(values: NDArray[np.int32]) -> int:
     """Return the exact sum of squares: 2**16 halves of 32 bits fit 63."""
     total = 0
-    for start in range(0, len(whole), _BLOCK):
-        squares = np.square(whole[start : start + _BLOCK], dtype=np.int64)
+    for start in range(0, len(values), _BLOCK):
+        squares = np.square(values[start : start + _BLOCK], dtype=np.int64)
         total += (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())
     return total
 

@@ -1,24 +1,24 @@
-"""Noise from the one source of randomness; the integer laws within a proven distance of ideal."""
+"""Noise samplers; the integer laws are drawn within a proven distance of the ideal ones."""
 
 from __future__ import annotations
 
-from skellam.noise.continuous import Gaussian, Laplace
+from skellam.noise.continuous import GaussianSampler, LaplaceSampler
 from skellam.noise.integer import (
     ATOM_ERROR,
     DRAW_DISTANCE,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    IntegerNoise,
-    Skellam,
+    DiscreteGaussianSampler,
+    DiscreteLaplaceSampler,
+    IntegerSampler,
+    SkellamSampler,
 )
 
 __all__ = [
     "ATOM_ERROR",
     "DRAW_DISTANCE",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "Gaussian",
-    "IntegerNoise",
-    "Laplace",
-    "Skellam",
+    "DiscreteGaussianSampler",
+    "DiscreteLaplaceSampler",
+    "GaussianSampler",
+    "IntegerSampler",
+    "LaplaceSampler",
+    "SkellamSampler",
 ]

@@ -37,7 +37,7 @@ class _Continuous(ABC):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Gaussian(_Continuous):
+class GaussianSampler(_Continuous):
     """The normal law of standard deviation ``sigma`` (Box and Muller 1958)."""
 
     sigma: float
@@ -59,7 +59,7 @@ class Gaussian(_Continuous):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Laplace(_Continuous):
+class LaplaceSampler(_Continuous):
     """The law with density ``exp(-|x| / scale) / (2 scale)``."""
 
     scale: float

@@ -1,6 +1,6 @@
-"""Integer weights proportional to a law on the integers, with a proven distance from it.
+"""Weights: integers proportional to a law on the integers, with a proven distance from it.
 
-A law symmetric about zero is given by whole numbers ``w[0], w[1], ..., w[M]``: the weight of ``k``
+A law symmetric about zero is given by integers ``w[0], w[1], ..., w[M]``: the weight of ``k``
 is ``w[|k|]``. No floating-point exponential, logarithm or Bessel function enters a weight.
 """
 
@@ -31,7 +31,7 @@ class Weights:
     total_variation: Fraction
 
 
-def skellam(variance: float) -> Weights:
+def skellam(variance: float | Fraction) -> Weights:
     """Return weights of the symmetric Skellam law, ``w[k]`` proportional to ``I_k(variance)``.
 
     ``I[k-1] = I[k+1] + (2k/v) I[k]`` runs backwards from K on integers, started at w[K+1] = w[K].
@@ -48,8 +48,9 @@ def skellam(variance: float) -> Weights:
     * Truncation to [-M, M] costs the tail P(|X| > M), bounded by Chernoff.
     """
     numerator, denominator = variance.as_integer_ratio()
+    rounded = float(variance)
     start = bisect_left(
-        range(1 << 24), _START_TAIL * math.log(2), key=lambda t: _chernoff_exponent(t, variance)
+        range(1 << 24), _START_TAIL * math.log(2), key=lambda t: _chernoff_exponent(t, rounded)
     )
     falling = [1 << _GUARD, 1 << _GUARD]
     for k in range(start, 0, -1):
@@ -57,17 +58,18 @@ def skellam(variance: float) -> Weights:
     weights = falling[:0:-1]
     if not all(a >= b for a, b in pairwise(weights)):
         raise CertificateError(f"the weights for variance {variance!r} do not fall")
-    kept = list(takewhile((weights[0] >> _SMALLEST).__lt__, weights))
-    M = len(kept) - 1
-    relative = Fraction(weights[start], kept[-1]) + Fraction(2 * start, 1 << _GUARD)
+    values = list(takewhile((weights[0] >> _SMALLEST).__lt__, weights))
+    M = len(values) - 1
+    relative = Fraction(weights[start], values[-1]) + Fraction(2 * start, 1 << _GUARD)
     if not M * relative <= 1:
         raise CertificateError(f"the recurrence for variance {variance!r} starts too near")
-    distance = Fraction(4 * M * M * weights[start], _mass(kept)) + Fraction(
+    distance = Fraction(4 * M * M * weights[start], _mass(values)) + Fraction(
         8 * M * start, 1 << _GUARD
     )
-    # The exponent, at most 300, is half or more of either of its terms: 0.1 % covers its rounding.
-    tail = 2 * Fraction(math.exp(-_chernoff_exponent(M + 1, variance))) * Fraction(1001, 1000)
-    return Weights(kept, distance + tail)
+    # The exponent, at most 300, is half or more of either of its terms: 0.1 % covers its rounding
+    # and that of the variance.
+    tail = 2 * Fraction(math.exp(-_chernoff_exponent(M + 1, rounded))) * Fraction(1001, 1000)
+    return Weights(values, distance + tail)
 
 
 def discrete_gaussian(sigma: float) -> Weights:
