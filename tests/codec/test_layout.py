@@ -97,7 +97,7 @@ def test_a_torch_type_that_numpy_lacks_is_refused_by_name():
 
 
 def test_the_codec_takes_what_a_layout_takes():
-    codec = codec_of(dimension=4, clip=100.0, scale=1.0, padded=4)
+    codec = codec_of(dimension=4, clip=100.0, scale=1.0, padded_dim=4)
     x = np.array([[1.0, 2.0], [3.0, 4.0]])
     strided = np.repeat(x, 2, axis=1)[:, ::2]
     forms = [

@@ -1,98 +1,152 @@
+"""Whole shares: what a client draws from its noise seed, and what opening the seed takes away."""
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from oracles import codec_specs
 from skellam import SeededEntropy, SystemEntropy
-from skellam.codec import Codec, NoNoise, SkellamShares
-from skellam.errors import DomainError, ShapeError
+from skellam.codec import Codec, DiscreteGaussianShares, NoNoise, SkellamShares
+from skellam.codec.wrap import centred
+from skellam.errors import DomainError, ShapeError, ThresholdError
 
 DIMENSION = (1 << 16) + 100
-"""More than one chunk, so that a component must be drawn again across a border."""
+"""More than one chunk, so that noise must be drawn again across a border."""
+NOISES = [
+    SkellamShares(1000.0, 10, removable=True),
+    DiscreteGaussianShares(5.0, 10, removable=True),
+]
 
 
-def codec_of(noise, bits=16):
-    return codec_specs.codec_of(noise=noise, bits=bits, dimension=DIMENSION, padded=33 << 11)
+def codec_of(noise, bits=16, **changes):
+    changes = {"dimension": DIMENSION, "padded_dim": 33 << 11} | changes
+    return codec_specs.codec_of(noise=noise, bits=bits, **changes)
 
 
-def seeds(count, start=0):
-    return tuple(bytes([start + i]) * 32 for i in range(count))
+def small(noise, **changes):
+    return codec_of(noise, dimension=1000, padded_dim=1024, **changes)
+
+
+def seed(number):
+    return number.to_bytes(32, "big")
 
 
 @pytest.mark.parametrize("bits", [12, 16, 20])
-def test_removing_every_component_leaves_the_base_share_alone(bits):
-    with_components = codec_of(SkellamShares(1000.0, 10, components=3), bits)
+@pytest.mark.parametrize("noise", NOISES, ids=["Skellam", "Gaussian"])
+def test_removing_a_seed_leaves_the_message_without_noise(noise, bits):
+    codec = codec_of(noise, bits)
     x = np.linspace(-1, 1, DIMENSION)
     own, again = (SeededEntropy(bytes(32), "own") for _ in range(2))
-    message = with_components.encode(x, entropy=own, removable=seeds(3))
-    bare = codec_of(SkellamShares(1000.0, 10), bits).encode(x, entropy=again)
+    message = codec.encode(x, entropy=own, noise_seed=seed(1))
+    bare = codec_of(NoNoise(), bits).encode(x, entropy=again)
     assert np.any(message.values != bare.values)
-    total = with_components.remove(with_components.add([message]), enumerate(seeds(3)))
-    np.testing.assert_array_equal(total.values, bare.values)
+    np.testing.assert_array_equal(codec.remove(message, [seed(1)]).values, bare.values)
 
 
-def test_survivors_reveal_what_is_superfluous_and_the_rest_stays():
-    noise = SkellamShares(400.0, 10, components=6)
-    codec = codec_of(noise)
+@pytest.mark.parametrize("noise", NOISES, ids=["Skellam", "Gaussian"])
+def test_the_noise_comes_from_the_seed_alone_and_the_coins_from_the_entropy_alone(noise):
+    codec = small(noise)
+    x = np.linspace(-1, 1, 1000)
+    coins = [SeededEntropy(bytes(32), name) for name in ("a", "a", "b")]
+    one, same, other = (codec.encode(x, entropy=source, noise_seed=seed(1)) for source in coins)
+    np.testing.assert_array_equal(one.values, same.values)
+    moved = centred(codec.remove(one, [seed(1)])) - centred(codec.remove(other, [seed(1)]))
+    assert set(np.unique(moved)) == {-1, 0, 1}
+    zeros = [
+        codec.encode_zeros(entropy=SystemEntropy(), noise_seed=seed(1)).values for _ in range(2)
+    ]
+    np.testing.assert_array_equal(*zeros)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 8), st.data())
+def test_a_sum_is_decoded_exactly_when_its_surplus_is_removed(shares, surplus, data):
+    noise = SkellamShares(30.0, shares, removable=True)
+    codec = codec_of(noise, dimension=5, padded_dim=8, clip_count=noise)
     source = SeededEntropy(bytes(32), "clients")
-    survivors = [codec.removable_seeds(entropy=source) for _ in range(8)]
-    total = codec.add(codec.encode_zeros(entropy=source, removable=own) for own in survivors)
-    revealed = [(j, own[j]) for own in survivors for j in noise.superfluous(2)]
-    left = codec.remove(total, revealed)
-    # 2 of 10 dropped: 25 hundredths stay, so the variance is 8 * 40 * 1.25 = 400.
-    # Chi-square with 67584 degrees of freedom: 6 deviations, a false alarm in 5e8.
-    deviation = np.sqrt(2 / codec.spec.padded)
-    square = np.mean(left.values.astype(np.int16).astype(float) ** 2)
-    assert abs(square / 400 - 1) <= 6 * deviation
-    everything = np.mean(total.values.astype(np.int16).astype(float) ** 2)
-    assert abs(everything / (8 * 40 * 1.63) - 1) <= 6 * deviation
+    seeds = [seed(i) for i in range(shares + surplus)]
+    total = codec.add(codec.encode_zeros(entropy=source, noise_seed=own) for own in seeds)
+    assert total.messages == shares + surplus
+    opened = data.draw(st.integers(0, len(seeds)))
+    left = codec.remove(total, seeds[len(seeds) - opened :])
+    kept = codec.add([codec.encode_zeros(entropy=source, noise_seed=s) for s in seeds])
+    assert left.messages == len(seeds) - opened
+    if opened == surplus:
+        kept = codec.add(codec.encode_zeros(entropy=source, noise_seed=s) for s in seeds[:shares])
+        np.testing.assert_array_equal(codec.decode(left).values, codec.decode(kept).values)
+        assert codec.clip_count(left) == codec.clip_count(kept)
+        codec.wrap(left)
+        return
+    error = ThresholdError if opened > surplus else DomainError
+    for refused in (codec.decode, codec.clip_count, codec.wrap):
+        with pytest.raises(error, match="noise of"):
+            refused(left)
 
 
-def test_components_of_one_seed_in_other_places_or_rounds_differ():
-    noise = SkellamShares(40000.0, 10, components=2)
-    codec = codec_of(noise)
-    zero = codec.encode_zeros(entropy=SystemEntropy(), removable=seeds(2))
-    first, second = (codec.remove(zero, [(j, bytes(32))]).values for j in range(2))
-    assert np.any(first != second)
-    other = Codec(codec.spec, public_seed=bytes([1]) * 32)
-    moved = other.remove(other.unpack(codec.pack(zero)), [(0, bytes(32))]).values
-    assert np.any(moved != first)
+def test_noise_of_one_seed_differs_by_round_plan_and_between_vector_and_clip_count():
+    noise = SkellamShares(4e6, 10, removable=True)
+    codec = small(noise, clip_count=noise, bits=24)
+    zero = codec.encode_zeros(entropy=SystemEntropy(), noise_seed=seed(1)).values
+    others = [
+        Codec(codec.spec, public_seed=bytes([1]) * 32),
+        small(noise, clip_count=noise, bits=24, clip=2.0),
+    ]
+    for other in others:
+        moved = other.encode_zeros(entropy=SystemEntropy(), noise_seed=seed(1)).values
+        assert np.mean(moved == zero) < 0.05
+        assert moved[-1] != zero[-1] or other.spec.clip != codec.spec.clip
+    assert zero[0] != zero[-1]
 
 
-def test_seeds_are_fresh_and_as_many_as_components():
-    codec = codec_of(SkellamShares(1000.0, 10, components=4))
-    own = codec.removable_seeds(entropy=SystemEntropy())
-    assert len(set(own)) == 4
-    assert {len(seed) for seed in own} == {32}
+def test_the_clip_count_of_a_removed_message_is_left_without_noise():
+    noise = SkellamShares(4e6, 1, removable=True)
+    codec = small(noise, clip_count=noise, bits=24)
+    both = [
+        codec.encode(x, entropy=SystemEntropy(), noise_seed=seed(i))
+        for i, x in enumerate((np.zeros(1000), np.ones(1000), np.zeros(1000)))
+    ]
+    inside, beyond = codec.remove(both[0], [seed(0)]), codec.remove(both[1], [seed(1)])
+    assert [centred(m)[-1] for m in (inside, beyond)] == [1, -1]
+
+
+def test_seeds_are_fresh():
+    codec = small(NOISES[0])
+    seeds = [codec.new_noise_seed(entropy=SystemEntropy()) for _ in range(4)]
+    assert len(set(seeds)) == 4
+    assert {len(own) for own in seeds} == {32}
 
 
 def test_the_mark_of_a_replay_follows_the_clients_own_entropy():
-    codec = codec_of(SkellamShares(1000.0, 10, components=1))
-    own = codec.removable_seeds(entropy=SystemEntropy())
-    assert not codec.encode_zeros(entropy=SystemEntropy(), removable=own).replayable
+    codec = small(NOISES[0])
+    own = codec.new_noise_seed(entropy=SystemEntropy())
+    assert not codec.encode_zeros(entropy=SystemEntropy(), noise_seed=own).replayable
     seeded = SeededEntropy(bytes(32), "replay")
-    assert codec.encode_zeros(entropy=seeded, removable=own).replayable
+    assert codec.encode_zeros(entropy=seeded, noise_seed=own).replayable
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_wrong_number_of_seeds_is_refused(count):
-    codec = codec_of(SkellamShares(1000.0, 10, components=2))
-    with pytest.raises(ShapeError, match="removable must hold 2 seeds"):
-        codec.encode_zeros(entropy=SystemEntropy(), removable=seeds(count))
-    with pytest.raises(ShapeError, match="removable must hold 0 seeds"):
-        codec_of(NoNoise()).encode_zeros(entropy=SystemEntropy(), removable=seeds(1))
+def test_a_seed_is_required_where_noise_is_removable_and_refused_where_it_is_not():
+    x = np.zeros(1000)
+    removable = small(NOISES[0])
+    for encode in (removable.encode, removable.encode_or_zeros):
+        with pytest.raises(DomainError, match="noise_seed is required"):
+            encode(x, entropy=SystemEntropy())
+    with pytest.raises(ShapeError, match="32 bytes"):
+        removable.encode(x, entropy=SystemEntropy(), noise_seed=b"short")
+    for noise in (NoNoise(), SkellamShares(1000.0, 10)):
+        codec = small(noise)
+        with pytest.raises(DomainError, match="noise_seed must be None"):
+            codec.encode_zeros(entropy=SystemEntropy(), noise_seed=seed(1))
+        with pytest.raises(DomainError, match="cannot be removed"):
+            codec.remove(codec.encode_zeros(entropy=SystemEntropy()), [seed(1)])
 
 
-def test_a_component_that_is_not_there_or_a_short_seed_is_refused():
-    codec = codec_of(SkellamShares(1000.0, 10, components=2))
-    total = codec.encode_zeros(entropy=SystemEntropy(), removable=seeds(2))
-    with pytest.raises(DomainError, match="component"):
-        codec.remove(total, [(2, bytes(32))])
+def test_short_repeated_and_surplus_seeds_are_refused():
+    codec = small(NOISES[0])
+    total = codec.encode_zeros(entropy=SystemEntropy(), noise_seed=seed(1))
     with pytest.raises(ShapeError, match="seed"):
-        codec.remove(total, [(0, b"short")])
+        codec.remove(total, [b"short"])
     with pytest.raises(DomainError, match="twice"):
-        codec.remove(total, [(0, bytes(32)), (1, bytes(32)), (0, bytes(32))])
-
-
-def test_the_total_variation_counts_every_component():
-    bare, rich = (codec_of(SkellamShares(1000.0, 10, n)).total_variation for n in (0, 6))
-    assert 0 < bare < rich < 2.0**-95
+        codec.remove(total, [seed(1), seed(1)])
+    with pytest.raises(DomainError, match="2 noise seeds"):
+        codec.remove(total, [seed(1), seed(2)])

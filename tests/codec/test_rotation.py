@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.algorithm_1 import rotation_matrix, subset
-from skellam.codec.rotation import MOST_BLOCKS, Rotation, block_of, coordinate_subset, padded_length
+from skellam.codec.arithmetic import Rotation, coordinate_subset
+from skellam.codec.spec import MAX_BLOCKS, block_of, padded_length
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 12, 64, 72, 126, 160])
@@ -50,7 +51,7 @@ def test_other_seeds_give_other_signs_half_of_them():
 def test_padding_costs_at_most_a_thirty_second(dimension):
     length = padded_length(dimension)
     assert dimension <= length <= dimension * (1 + 1 / 32)
-    assert length // block_of(length) <= MOST_BLOCKS
+    assert length // block_of(length) <= MAX_BLOCKS
 
 
 def test_one_more_than_a_power_of_two_does_not_cost_the_next():

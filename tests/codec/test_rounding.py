@@ -9,8 +9,8 @@ from hypothesis.extra.numpy import arrays
 
 from oracles.algorithm_1 import exact_norm
 from skellam import SeededEntropy
-from skellam.codec.rounding import (
-    MOST_TRIES,
+from skellam.codec.arithmetic import (
+    MAX_TRIES,
     finite_peak,
     round_conditional,
     round_unbiased,
@@ -127,7 +127,7 @@ def test_conditional_rounding_that_cannot_succeed_gives_zeros_after_capped_tries
     source = Counting()
     y = np.full(10, 0.5, dtype=np.float32)
     assert not whole(round_conditional(y, 1, entropy=source)).any()
-    assert source.filled == MOST_TRIES
+    assert source.filled == MAX_TRIES
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

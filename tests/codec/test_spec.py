@@ -12,10 +12,11 @@ from skellam.codec import (
     CentralSkellam,
     Conditional,
     DiscreteGaussianShares,
+    NoNoise,
     SkellamShares,
     Unbiased,
 )
-from skellam.errors import DomainError, KindError, ThresholdError
+from skellam.errors import DomainError, KindError
 
 
 @pytest.mark.parametrize(
@@ -29,10 +30,10 @@ from skellam.errors import DomainError, KindError, ThresholdError
         ("scale", math.inf),
         ("bits", 1),
         ("bits", 33),
-        ("padded", 999),
-        ("padded", 1001),
-        ("kept", 0),
-        ("kept", 1025),
+        ("padded_dim", 999),
+        ("padded_dim", 1001),
+        ("sent_dim", -1),
+        ("sent_dim", 1025),
     ],
 )
 def test_a_number_outside_its_domain_is_refused_by_name(name, value):
@@ -56,7 +57,7 @@ def test_a_rounding_or_noise_of_another_kind_is_refused(name):
     "kind",
     [
         Unbiased,
-        DiscreteGaussianShares,
+        lambda sigma: DiscreteGaussianShares(sigma, 10),
         CentralSkellam,
         CentralDiscreteGaussian,
         lambda variance: SkellamShares(variance, 10),
@@ -74,31 +75,42 @@ def test_numbers_of_other_types_mean_the_same_spec():
 
 
 @given(st.floats(1e-3, 1e9), st.integers(1, 10**5))
-def test_all_shares_together_never_carry_less_than_the_variance(variance, shares):
-    noise = SkellamShares(variance, shares)
-    assert shares * Fraction(noise.share) >= Fraction(variance)
-    assert noise.share <= variance / shares * (1 + 1e-15)
+def test_all_shares_together_carry_exactly_the_variance(variance, shares):
+    assert shares * SkellamShares(variance, shares).share == Fraction(variance)
 
 
-@given(st.floats(1, 1e6), st.integers(2, 1000), st.data())
-def test_after_dropouts_what_stays_is_at_least_the_plan_and_at_most_a_hundredth_more(
-    variance, shares, data
-):
-    noise = SkellamShares(variance, shares, components=6)
-    dropped = data.draw(st.integers(0, int(0.3 * shares)))
-    removed = noise.superfluous(dropped)
-    kept = [noise.component(j) for j in range(6) if j not in removed]
-    total = (shares - dropped) * (Fraction(noise.share) + sum(map(Fraction, kept)))
-    assert total >= Fraction(variance)
-    assert float(total) <= 1.01 * variance * (1 + 1e-12)
+def test_a_spec_says_how_many_shares_it_needs_and_whether_they_can_be_removed():
+    specs = {
+        (7, True): SkellamShares(100.0, 7, removable=True),
+        (8, False): SkellamShares(100.0, 8),
+        (9, True): DiscreteGaussianShares(2.0, 9, removable=True),
+        (0, False): CentralSkellam(100.0),
+    }
+    for expected, noise in specs.items():
+        spec = spec_of(noise=noise)
+        assert (spec.shares, spec.removable) == expected
+    with pytest.raises(KindError, match="removable must be True or False"):
+        SkellamShares(100.0, 7, removable=1)
 
 
-def test_more_dropouts_than_the_components_make_up_for_are_refused():
-    noise = SkellamShares(100.0, 10, components=6)
-    assert noise.superfluous(0) == (0, 1, 2, 3, 4, 5)
-    for dropped in (4, 9, 10):
-        with pytest.raises(ThresholdError, match="dropped out"):
-            noise.superfluous(dropped)
-    with pytest.raises(ThresholdError):
-        SkellamShares(100.0, 10).superfluous(1)
-    assert SkellamShares(100.0, 10).superfluous(0) == ()
+@pytest.mark.parametrize(
+    "other",
+    [
+        SkellamShares(100.0, 8),
+        SkellamShares(100.0, 7, removable=True),
+        CentralSkellam(100.0),
+        NoNoise(),
+    ],
+)
+def test_the_clip_count_gets_its_noise_from_whom_the_vector_gets_it(other):
+    spec = spec_of(noise=SkellamShares(100.0, 7), clip_count=DiscreteGaussianShares(3.0, 7))
+    assert spec.message_len == spec.sent_dim + 1
+    with pytest.raises(DomainError, match="clip_count must get its noise"):
+        spec_of(noise=SkellamShares(100.0, 7), clip_count=other)
+    with pytest.raises(KindError, match="clip_count"):
+        spec_of(noise=SkellamShares(100.0, 7), clip_count="skellam")
+
+
+def test_all_coordinates_are_sent_unless_the_spec_says_otherwise():
+    assert spec_of().sent_dim == spec_of().message_len == 1024
+    assert spec_of(sent_dim=300).message_len == 300

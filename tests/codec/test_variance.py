@@ -21,19 +21,17 @@ from skellam.codec import (
     SkellamShares,
     Unbiased,
 )
-from skellam.codec.rounding import shrink
+from skellam.codec.arithmetic import shrink
 
 CLIENTS = 20
 DIMENSION = 1 << 14
 SCALE = 300.0
+FEWEST = 14
 NOISES = {
-    "Skellam": (SkellamShares(5000.0, CLIENTS), 5000 / CLIENTS, 0),
-    "Skellam with components": (
-        SkellamShares(5000.0, CLIENTS, components=6),
-        5000 / CLIENTS * 1.63,
-        0,
-    ),
-    "discrete Gaussian": (DiscreteGaussianShares(15.0), 225.0, 0),
+    "Skellam": (SkellamShares(3500.0, FEWEST), 250.0, 0),
+    "removable Skellam": (SkellamShares(3500.0, FEWEST, removable=True), 250.0, 0),
+    "discrete Gaussian": (DiscreteGaussianShares(15.0, FEWEST), 225.0, 0),
+    "removable Gaussian": (DiscreteGaussianShares(15.0, FEWEST, removable=True), 225.0, 0),
     "central Skellam": (CentralSkellam(4000.0), 0, 4000),
     "central discrete Gaussian": (CentralDiscreteGaussian(60.0), 0, 3600),
     "none": (NoNoise(), 0, 0),
@@ -61,20 +59,26 @@ def rounding_variance(codec, xs):
 @pytest.mark.parametrize("dropped", [0, 6])
 @pytest.mark.parametrize("rounding", [Unbiased(20.0), Conditional(math.exp(-0.5))])
 @pytest.mark.parametrize("padded", [1 << 14, 33 << 9])
-def test_the_squared_error_is_the_noise_of_those_who_stayed(name, dropped, rounding, padded):
+def test_the_squared_error_is_the_noise_of_those_who_stayed_less_what_was_removed(
+    name, dropped, rounding, padded
+):
     noise, client, central = NOISES[name]
     codec = codec_of(
-        dimension=DIMENSION, scale=SCALE, rounding=rounding, noise=noise, padded=padded
+        dimension=DIMENSION, scale=SCALE, rounding=rounding, noise=noise, padded_dim=padded
     )
     source = SeededEntropy(bytes(32), name)
     xs = vectors(CLIENTS - dropped)
+    seeds = [codec.new_noise_seed(entropy=source) if codec.spec.removable else None for _ in xs]
     total = codec.add(
-        codec.encode(x, entropy=source, removable=codec.removable_seeds(entropy=source)) for x in xs
+        codec.encode(x, entropy=source, noise_seed=seed) for x, seed in zip(xs, seeds, strict=True)
     )
+    shares = len(xs)
+    if codec.spec.removable:
+        total, shares = codec.remove(total, seeds[FEWEST:]), FEWEST
     if central:
         total = codec.add_central_noise(total, entropy=source)
     error = codec.decode(total).values - sum(clipped(x, 1.0) for x in xs)
-    expected = len(xs) * client + central + rounding_variance(codec, xs)
+    expected = shares * client + central + rounding_variance(codec, xs)
     measured = float(np.mean(error.astype(float) ** 2)) * SCALE**2
     assert abs(measured / expected - 1) <= 6 * math.sqrt(2 / DIMENSION)
 
@@ -86,7 +90,7 @@ def test_the_squared_error_of_a_sketch_adds_what_is_not_sampled(mean_norm):
     The sampling part is a quadratic form in random signs whose relative deviation is about
     sqrt(2 / d'), so the mean of 60 is within 6 * sqrt(2 / (60 * 2048)).
     """
-    clients, dimension, padded, kept = 10, 6000, 6016, 2048
+    clients, dimension, padded, sent = 10, 6000, 6016, 2048
     rng = np.random.default_rng(3)
     direction = rng.normal(size=dimension)
     x = direction / np.linalg.norm(direction) * mean_norm * 0.9
@@ -98,13 +102,13 @@ def test_the_squared_error_of_a_sketch_adds_what_is_not_sampled(mean_norm):
             dimension=dimension,
             scale=SCALE,
             noise=SkellamShares(900.0, clients),
-            padded=padded,
-            kept=kept,
+            padded_dim=padded,
+            sent_dim=sent,
         )
         total = codec.add(codec.encode(x, entropy=source) for _ in range(clients))
         squares.append(float(np.sum((codec.decode(total).values - clients * x) ** 2)))
         fraction = rounding_variance(codec, [x]) * clients
-    noise = (padded / kept) ** 2 * kept * (900 + fraction) / SCALE**2
-    sampling = (padded / kept - 1) * (clients * np.linalg.norm(x)) ** 2
+    noise = (padded / sent) ** 2 * sent * (900 + fraction) / SCALE**2
+    sampling = (padded / sent - 1) * (clients * np.linalg.norm(x)) ** 2
     expected = dimension / padded * (noise + sampling)
-    assert np.mean(squares) == pytest.approx(expected, rel=6 * math.sqrt(2 / (60 * kept)))
+    assert np.mean(squares) == pytest.approx(expected, rel=6 * math.sqrt(2 / (60 * sent)))

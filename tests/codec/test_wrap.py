@@ -91,7 +91,7 @@ def test_a_constant_sum_has_no_deviation():
 def test_a_real_total_shows_the_deviation_of_signal_noise_and_rounding(bits):
     """Six standard errors: a false alarm in 5e8. At 9 bits k is 2.3, and one in 50 wraps."""
     codec = codec_of(
-        bits=bits, dimension=1 << 14, padded=1 << 14, noise=SkellamShares(1e4, 20), scale=300.0
+        bits=bits, dimension=1 << 14, padded_dim=1 << 14, noise=SkellamShares(1e4, 20), scale=300.0
     )
     x = np.random.default_rng(3).normal(size=1 << 14)
     source = SeededEntropy(bytes(32), "wrap")

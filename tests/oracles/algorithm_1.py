@@ -66,11 +66,16 @@ def subset(length, kept, public_seed):
 
 def encode(x, spec, public_seed, coins, noise, width=32):
     """One client's residues, given its coins of so many bits and its noise."""
-    padded = np.concatenate([clipped(x, spec.clip), np.zeros(spec.padded - spec.dimension)])
-    y = spec.scale * rotation_matrix(spec.padded) @ (signs(spec.padded, public_seed) * padded)
-    if spec.kept is not None:
-        y = clipped(y[subset(spec.padded, spec.kept, public_seed)], spec.radius)
-    if getattr(spec.rounding, "largest", None) is not None:
-        y = np.clip(y, -spec.rounding.largest, spec.rounding.largest)
+    padded = np.concatenate([clipped(x, spec.clip), np.zeros(spec.padded_dim - spec.dimension)])
+    y = (
+        spec.scale
+        * rotation_matrix(spec.padded_dim)
+        @ (signs(spec.padded_dim, public_seed) * padded)
+    )
+    if spec.sent_dim < spec.padded_dim:
+        y = clipped(y[subset(spec.padded_dim, spec.sent_dim, public_seed)], spec.radius)
+    bound = getattr(spec.rounding, "coordinate_bound", None)
+    if bound is not None:
+        y = np.clip(y, -bound, bound)
     whole = [(int(v * 2**width) + int(coin)) >> width for v, coin in zip(y, coins, strict=True)]
     return [(w + int(z)) % 2**spec.bits for w, z in zip(whole, noise, strict=True)]

@@ -1,5 +1,7 @@
 """A small spec that tests change where they need to."""
 
+from dataclasses import replace
+
 from skellam.codec import Codec, CodecSpec, NoNoise, Unbiased
 
 
@@ -11,10 +13,15 @@ def spec_of(**changes):
         "bits": 16,
         "rounding": Unbiased(),
         "noise": NoNoise(),
-        "padded": 1024,
+        "padded_dim": 1024,
     }
     return CodecSpec(**(settings | changes))
 
 
 def codec_of(public_seed=bytes(32), **changes):
     return Codec(spec_of(**changes), public_seed=public_seed)
+
+
+def as_if_enough(codec, message):
+    """One message that says it is the sum of as many as the codec decodes."""
+    return replace(message, messages=max(codec.spec.shares, 1))

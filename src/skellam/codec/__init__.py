@@ -6,34 +6,35 @@ The codec states its own sensitivity and knows nothing of accounting; `skellam.p
 from __future__ import annotations
 
 from skellam.codec.baseline import GaussianBaseline
-from skellam.codec.bounds import (
-    IntegerSensitivity,
-    RealSensitivity,
-    Sensitivity,
-    paper_scale,
-    rounded_norm_bound,
-    sensitivity,
-)
-from skellam.codec.codec import Codec
-from skellam.codec.layout import Layout, LeftOut, Slot
-from skellam.codec.rotation import padded_length
-from skellam.codec.seed import public_seed
+from skellam.codec.codec import Codec, public_seed
+from skellam.codec.layout import Layout, LeftOut, Slot, Tensors, flatten
 from skellam.codec.spec import (
+    MAX_INTEGER,
+    MAX_RADIUS,
     CentralDiscreteGaussian,
     CentralSkellam,
     CodecSpec,
     Conditional,
     DiscreteGaussianShares,
-    Noise,
+    Integer,
+    IntegerSensitivity,
+    NoiseSpec,
     NoNoise,
-    Rounding,
+    RealSensitivity,
+    RoundingSpec,
+    Sensitivity,
     SkellamShares,
     Unbiased,
-    Whole,
+    padded_length,
+    paper_scale,
+    rounded_norm_bound,
+    sensitivity,
 )
 from skellam.codec.wrap import WrapEstimate
 
 __all__ = [
+    "MAX_INTEGER",
+    "MAX_RADIUS",
     "CentralDiscreteGaussian",
     "CentralSkellam",
     "Codec",
@@ -41,19 +42,21 @@ __all__ = [
     "Conditional",
     "DiscreteGaussianShares",
     "GaussianBaseline",
+    "Integer",
     "IntegerSensitivity",
     "Layout",
     "LeftOut",
     "NoNoise",
-    "Noise",
+    "NoiseSpec",
     "RealSensitivity",
-    "Rounding",
+    "RoundingSpec",
     "Sensitivity",
     "SkellamShares",
     "Slot",
+    "Tensors",
     "Unbiased",
-    "Whole",
     "WrapEstimate",
+    "flatten",
     "padded_length",
     "paper_scale",
     "public_seed",

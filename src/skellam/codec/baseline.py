@@ -1,4 +1,4 @@
-"""The continuous Gaussian baseline: clip, add, and real noise once, with no ring and no rounding.
+"""Gaussian baseline: clip, add, and real noise once, with no ring and no rounding.
 
 What every other mechanism is measured against. It needs a trusted server, and floating-point noise
 is not safe against an attacker who reads the last bits.
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from skellam import _checks
-from skellam.codec.bounds import ASSUMPTIONS, RealSensitivity
+from skellam.codec.arithmetic import finite_peak, upper_norm
 from skellam.codec.layout import Tensors, flatten
-from skellam.codec.rounding import finite_peak, upper_norm
+from skellam.codec.spec import ASSUMPTIONS, RealSensitivity
 from skellam.entropy import Entropy
 from skellam.errors import ShapeError
-from skellam.noise import Gaussian
+from skellam.noise import GaussianSampler
 from skellam.vectors import Reals
 
 
@@ -42,7 +42,7 @@ class GaussianBaseline:
         """The bounds that every clipped vector keeps to, in real units."""
         return RealSensitivity(
             l2=self.clip,
-            largest=self.clip,
+            coordinate_bound=self.clip,
             dimension=self.dimension,
             assumptions=(*ASSUMPTIONS[:1], "real numbers; floating-point noise is not safe"),
         )
@@ -77,5 +77,5 @@ class GaussianBaseline:
         """Return ``total`` with the noise: what may be looked at."""
         if self.deviation == 0:
             return total
-        noise = Gaussian(self.deviation).draw(self.dimension, entropy=entropy)
+        noise = GaussianSampler(self.deviation).draw(self.dimension, entropy=entropy)
         return Reals(total.values + noise.values, total.replayable or noise.replayable)

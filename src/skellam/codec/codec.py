@@ -1,9 +1,9 @@
-"""Algorithm 1: clip, rotate, scale, round, add noise, wrap; and on the server the way back."""
+"""Codec, Algorithm 1: clip, rotate, scale, round, add noise, wrap; and back on the server."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, assert_never, final
@@ -12,27 +12,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.codec import whole, wire
-from skellam.codec.bounds import Sensitivity, rounded_norm_square, sensitivity
-from skellam.codec.layout import Tensors, flatten
-from skellam.codec.rotation import Rotation, coordinate_subset
-from skellam.codec.rounding import (
+from skellam.codec import wire
+from skellam.codec.arithmetic import (
+    Lattices,
+    Rotation,
+    Sampler,
+    add_lattice,
+    coordinate_subset,
+    draw,
+    excess,
     finite_peak,
+    integer_chunks,
+    integer_vector,
     peak_of,
     round_conditional,
     round_unbiased,
     shrink,
     upper_norm,
+    wrapped,
 )
-from skellam.codec.shares import Lattices, Sampler, add_lattice, draw, samplers_of, wrapped
-from skellam.codec.spec import CodecSpec, Conditional, Noise, Unbiased, Whole
+from skellam.codec.layout import Tensors, flatten
+from skellam.codec.spec import (
+    CentralDiscreteGaussian,
+    CentralSkellam,
+    CodecSpec,
+    Conditional,
+    DiscreteGaussianShares,
+    Integer,
+    NoiseSpec,
+    NoNoise,
+    Sensitivity,
+    SkellamShares,
+    Unbiased,
+    rounded_norm_square,
+    sensitivity,
+)
 from skellam.codec.wrap import WrapEstimate, centred, wrap_estimate
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
-from skellam.errors import DomainError, ShapeError
+from skellam.errors import DomainError, KindError, ShapeError, ThresholdError
+from skellam.noise import DiscreteGaussianSampler, SkellamSampler
 from skellam.vectors import Reals, Residues
 
+TAG_BYTES: Final = 8
+"""Bytes in front of a packed message that tell which plan and round it belongs to."""
 _HUGE: Final = 2.0**64
 """Vectors that may be longer than this many clips are scaled down before float32 loses them."""
+
+
+def public_seed(*, plan: bytes, model: bytes, round_: int) -> bytes:
+    """Return the seed that the digests of plan and model fix for a round's rotation and subset.
+
+    Nobody can choose it after seeing the updates; privacy would hold even then, accuracy might not.
+    It says nothing about who takes part or how many: a released vector shows its rotation, so a
+    guess at anything that entered the seed could be confirmed from the release.
+    """
+    digest = sha256(b"skellam/2/public-seed")
+    for name, value in (("plan", plan), ("model", model)):
+        if not isinstance(value, bytes):
+            raise KindError(f"{name} must be a digest in bytes, got {type(value).__name__}")
+        digest.update(len(value).to_bytes(8, "big") + value)
+    digest.update(_checks.integer("round_", round_, 0, (1 << 63) - 1).to_bytes(8, "big"))
+    return digest.digest()
 
 
 @final
@@ -42,19 +82,23 @@ class Codec:
     The messages of one codec carry its ``label`` and add up only among themselves.
     """
 
-    __slots__ = ("_rotation", "_samplers", "_subset", "_within", "label", "spec")
+    __slots__ = ("_clip_codec", "_rotation", "_sampler", "_subset", "label", "spec")
     label: bytes
 
     def __init__(self, spec: CodecSpec, *, public_seed: bytes) -> None:
         seed = _checks.octets("public_seed", public_seed, SEED_BYTES)
         self.spec = spec
-        self._within = None if spec.within is None else _within_codec(spec, spec.within, seed)
-        beside = self._within.label if self._within else b""
-        self.label = sha256(b"skellam/1/codec" + seed + repr(spec).encode() + beside).digest()
-        self._rotation = Rotation(spec.padded, seed)
-        self._samplers = samplers_of(spec.noise)
+        self._clip_codec = (
+            None if spec.clip_count is None else _clip_codec(spec.bits, spec.clip_count, seed)
+        )
+        clip_label = self._clip_codec.label if self._clip_codec else b""
+        self.label = sha256(b"skellam/2/codec" + seed + repr(spec).encode() + clip_label).digest()
+        self._rotation = Rotation(spec.padded_dim, seed)
+        self._sampler = sampler_of(spec.noise)
         self._subset = (
-            None if spec.kept is None else coordinate_subset(spec.padded, spec.kept, seed)
+            None
+            if spec.sent_dim == spec.padded_dim
+            else coordinate_subset(spec.padded_dim, spec.sent_dim, seed)
         )
 
     @property
@@ -65,52 +109,54 @@ class Codec:
     @property
     def total_variation(self) -> float:
         """How far the noise that one party adds to one coordinate is, at most, from its ideal."""
-        return self._samplers.total_variation
+        return self._sampler.total_variation if self._sampler else 0.0
 
-    def encode(self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()) -> Residues:
+    def new_noise_seed(self, *, entropy: Entropy) -> bytes:
+        """Return a fresh secret seed for the removable noise of one message."""
+        return random_bytes(SEED_BYTES, entropy=entropy)
+
+    def encode(self, x: Tensors, *, entropy: Entropy, noise_seed: bytes | None = None) -> Residues:
         """Return ``x``, clipped, as a message with this client's noise, or raise for bad input.
 
-        ``removable`` holds a secret seed for each removable component, from `removable_seeds`; the
-        rounding coins and the base share always come from ``entropy``. The message is replayable
-        if ``entropy`` is: the seeds are secrets of the client's until the protocol reveals them.
+        ``noise_seed`` is required exactly if the noise is removable: all noise of the message then
+        comes from it, and whoever learns it can take that noise away. Use a seed for one message.
+        The rounding coins always come from ``entropy``. The message is replayable if ``entropy``
+        is: the seed is a secret of the client's until the protocol opens it.
         """
         vector = self.vector(x)
-        return self._message(self._read(vector), entropy, removable, self._side(vector))
+        return self._message(self._read(vector), entropy, noise_seed, self._clip_side(vector))
 
     def encode_or_zeros(
-        self, x: Tensors, *, entropy: Entropy, removable: Sequence[bytes] = ()
+        self, x: Tensors, *, entropy: Entropy, noise_seed: bytes | None = None
     ) -> Residues:
         """Encode ``x``, or zeros where `encode` would refuse its entries: no share is lost."""
         vector = self.vector(x)
         try:
-            read, side = self._read(vector), self._side(vector)
+            read, side = self._read(vector), self._clip_side(vector)
         except DomainError:
-            return self.encode_zeros(entropy=entropy, removable=removable)
-        return self._message(read, entropy, removable, side)
+            return self.encode_zeros(entropy=entropy, noise_seed=noise_seed)
+        return self._message(read, entropy, noise_seed, side)
 
-    def encode_zeros(self, *, entropy: Entropy, removable: Sequence[bytes] = ()) -> Residues:
+    def encode_zeros(self, *, entropy: Entropy, noise_seed: bytes | None = None) -> Residues:
         """Return a message of nothing but noise, for a client that sits the round out unseen."""
-        zeros = np.zeros(self.spec.dimension, dtype=np.int32 if self._is_whole else np.float32)
-        return self._message(self._read(zeros), entropy, removable, 0)
+        zeros = np.zeros(self.spec.dimension, dtype=np.int32 if self._is_integer else np.float32)
+        return self._message(self._read(zeros), entropy, noise_seed, 0)
 
     def vector(self, x: Tensors) -> NDArray[Any]:
         """Return ``x`` as the vector that is encoded, without a copy where it is one already."""
-        vector = whole.whole_vector(x) if self._is_whole else flatten(x)
+        vector = integer_vector(x) if self._is_integer else flatten(x)
         if len(vector) != self.spec.dimension:
             raise ShapeError(f"x must hold {self.spec.dimension} numbers, got {len(vector)}")
         return vector
 
-    def removable_seeds(self, *, entropy: Entropy) -> tuple[bytes, ...]:
-        """Return fresh secret seeds, one for each removable component of a client's noise."""
-        return tuple(random_bytes(SEED_BYTES, entropy=entropy) for _ in self._samplers.components)
-
     def add(self, messages: Iterable[Residues]) -> Residues:
         """Return the sum of ``messages``, all of this codec."""
         total = None
-        replayable = False
+        replayable, count = False, 0
         for message in messages:
             self._require_mine(message)
             replayable |= message.replayable
+            count += message.messages
             if total is None:
                 total = message.values.copy()
             else:
@@ -118,120 +164,163 @@ class Codec:
         if total is None:
             raise ShapeError("messages must hold at least one message")
         total &= total.dtype.type((1 << self.spec.bits) - 1)
-        return self._residues(total, replayable)
+        return Residues(total, self.spec.bits, self.label, replayable, count)
 
     def add_central_noise(self, total: Residues, *, entropy: Entropy) -> Residues:
         """Return ``total`` with the server's noise: required once, and only in central modes."""
         self._require_mine(total)
-        central = self._central
-        if central is None:
+        sampler = self._sampler
+        if sampler is None or not self.spec.central:
             raise DomainError(f"{self.spec.noise} leaves no noise to the server")
-        values = total.values[: self.spec.carried].copy()
-        add_lattice(values, draw(central, len(values), entropy=entropy), self.spec.bits)
-        beside = self._within and self._within.add_central_noise(
-            self._beside(total, self._within.label), entropy=entropy
+        values = total.values[: self.spec.sent_dim].copy()
+        add_lattice(values, draw(sampler, len(values), entropy=entropy), self.spec.bits)
+        clip_count = self._clip_codec and self._clip_codec.add_central_noise(
+            self._clip_part(total, self._clip_codec.label), entropy=entropy
         )
-        replayable = total.replayable or entropy.replayable
-        return replace(self._residues(values, replayable, beside), label=self.final_label)
+        return replace(
+            total,
+            values=_joined(values, clip_count),
+            replayable=total.replayable or entropy.replayable,
+            label=self.final_label,
+        )
 
-    def remove(self, total: Residues, revealed: Iterable[tuple[int, bytes]]) -> Residues:
-        """Return ``total`` without the components ``(j, seed)`` that the survivors revealed."""
+    def remove(self, total: Residues, seeds: Iterable[bytes]) -> Residues:
+        """Return ``total`` without the noise of the messages whose ``seeds`` were opened.
+
+        ``messages`` of the result counts the messages whose noise is left.
+        """
         self._require_mine(total)
-        once, components = set(), tuple(revealed)
-        values = np.negative(total.values[: self.spec.carried])  # -(-total + noise)
-        for j, seed in components:
-            _checks.integer("component", j, 0, len(self._samplers.components) - 1)
-            if (j, seed) in once:
-                raise DomainError(f"a seed of component {j} was revealed twice; remove each once")
-            once.add((j, seed))
-            add_lattice(values, self._component(j, seed), self.spec.bits)
+        opened, sampler = tuple(seeds), self._sampler
+        if sampler is None or not self.spec.removable:
+            raise DomainError(f"{self.spec.noise} cannot be removed; make its spec removable")
+        if len(set(opened)) != len(opened):
+            raise DomainError("a noise seed was given twice; remove the noise of each message once")
+        if len(opened) > total.messages:
+            raise DomainError(
+                f"{len(opened)} noise seeds were given for the noise of {total.messages} messages"
+            )
+        values = np.negative(total.values[: self.spec.sent_dim])  # -(-total + noise)
+        for seed in opened:
+            noise = draw(sampler, len(values), entropy=self._noise_stream(seed))
+            add_lattice(values, noise, self.spec.bits)
         np.negative(values, out=values)
         values &= values.dtype.type((1 << self.spec.bits) - 1)
-        beside = self._within and self._within.remove(
-            self._beside(total, self._within.label), components
+        clip_count = self._clip_codec and self._clip_codec.remove(
+            self._clip_part(total, self._clip_codec.label), opened
         )
-        return self._residues(values, total.replayable, beside)
+        return replace(
+            total,
+            values=_joined(values, clip_count),
+            messages=total.messages - len(opened),
+        )
 
     def decode(self, total: Residues) -> Reals:
         """Return the sum of the clipped vectors, with the noise, in real units.
 
-        Without bias where rounding has none and no coordinate was cut to ``largest``. Where ``d'``
-        of ``d`` coordinates are kept, sampling them adds ``(d/d' - 1) |sum|**2`` to the expected
-        squared error over all ``d``.
+        Without bias where rounding has none and no coordinate was cut to its bound. Where ``d'``
+        of ``d`` coordinates are sent, sampling them adds ``(d/d' - 1) |sum|**2`` to the expected
+        squared error over all ``d``. A sum with fewer or, where the surplus can be removed, with
+        more shares of noise than the spec's is refused.
         """
-        self._require_mine(total, self.final_label)
+        self._require_final(total)
         spec = self.spec
-        if self._is_whole:
+        if self._is_integer:
             return Reals(centred(total).astype(np.float64), total.replayable)
-        y = centred(total)[: spec.carried].astype(np.float32)
+        y = centred(total)[: spec.sent_dim].astype(np.float32)
         if self._subset is not None:
-            y, kept = np.zeros(spec.padded, dtype=np.float32), y
-            y[self._subset] = kept
-        gain = spec.padded / spec.carried / spec.scale
+            y, sent = np.zeros(spec.padded_dim, dtype=np.float32), y
+            y[self._subset] = sent
+        gain = spec.padded_dim / spec.sent_dim / spec.scale
         return Reals(self._rotation.backward(y, gain, spec.dimension), total.replayable)
 
-    def within(self, total: Residues) -> float:
+    def clip_count(self, total: Residues) -> float:
         """Return how many clients were within the clip less how many were not, with noise."""
-        self._require_mine(total, self.final_label)
-        if self._within is None:
-            raise DomainError("the spec gives no noise to the count of clients within the clip")
-        beside = self._beside(total, self._within.final_label)
-        return float(self._within.decode(beside).values[0])
+        self._require_final(total)
+        if self._clip_codec is None:
+            raise DomainError("the spec gives no noise to clip_count, so no message carries it")
+        part = self._clip_part(total, self._clip_codec.final_label)
+        return float(self._clip_codec.decode(part).values[0])
 
     def wrap(self, total: Residues) -> WrapEstimate:
         """Return how far ``total`` spreads over the modulus; its `require` raises."""
-        self._require_mine(total, self.final_label)
-        return wrap_estimate(replace(total, values=total.values[: self.spec.carried]))
+        self._require_final(total)
+        return wrap_estimate(replace(total, values=total.values[: self.spec.sent_dim]))
 
     def pack(self, message: Residues) -> bytes:
-        """Return ``message`` as bytes, exactly ``bits`` bits a coordinate."""
+        """Return one message as bytes: a tag, then exactly ``bits`` bits a coordinate."""
         self._require_mine(message)
-        return wire.pack(message.values, self.spec.bits)
+        if message.messages != 1:
+            raise DomainError(
+                f"bytes carry one message, got a sum of {message.messages}; pack before adding"
+            )
+        return self.label[:TAG_BYTES] + wire.pack(message.values, self.spec.bits)
 
     def unpack(self, data: bytes) -> Residues:
-        """Return the message that `pack` made ``data`` from."""
-        return self._residues(wire.unpack(data, self.spec.length, self.spec.bits), False)
+        """Return the message that `pack` made ``data`` from; refuse one of another round."""
+        tag, residues = data[:TAG_BYTES], data[TAG_BYTES:]
+        values = wire.unpack(residues, self.spec.message_len, self.spec.bits)
+        if tag != self.label[:TAG_BYTES]:
+            raise DomainError(
+                f"the message has the tag {tag.hex()}, this plan and round have "
+                f"{self.label[:TAG_BYTES].hex()}; decode it with the codec that encoded it"
+            )
+        return Residues(values, self.spec.bits, self.label)
 
     @property
-    def _is_whole(self) -> bool:
-        return isinstance(self.spec.rounding, Whole)
+    def final_label(self) -> bytes:
+        """The label of a total that may be decoded: central modes demand the server's noise."""
+        return self.label if not self.spec.central else self.label + b" with noise"
+
+    @property
+    def _is_integer(self) -> bool:
+        return isinstance(self.spec.rounding, Integer)
 
     def _message(
-        self, read: NDArray[Any], entropy: Entropy, removable: Sequence[bytes], side: int
+        self, read: NDArray[Any], entropy: Entropy, noise_seed: bytes | None, side: int
     ) -> Residues:
-        if len(removable) != len(self._samplers.components):
-            raise ShapeError(
-                f"removable must hold {len(self._samplers.components)} seeds, "
-                f"got {len(removable)}; removable_seeds makes them"
-            )
-        noises = [self._component(j, seed) for j, seed in enumerate(removable)]
-        if self._samplers.client is not None:
-            noises.append(draw(self._samplers.client, self.spec.carried, entropy=entropy))
+        noise = self._noise(entropy, noise_seed)
         lattice = self._lattice(read, entropy)
-        values = wrapped(lattice, noises, self.spec.carried, self.spec.bits)
-        beside = self._within and self._within.encode(
-            np.array([side]), entropy=entropy, removable=removable
+        values = wrapped(lattice, noise, self.spec.sent_dim, self.spec.bits)
+        clip_count = self._clip_codec and self._clip_codec.encode(
+            np.array([side]), entropy=entropy, noise_seed=noise_seed
         )
-        return self._residues(values, entropy.replayable, beside)
+        values = _joined(values, clip_count)
+        return Residues(values, self.spec.bits, self.label, entropy.replayable)
 
-    def _side(self, vector: NDArray[Any]) -> int:
+    def _noise(self, entropy: Entropy, noise_seed: bytes | None) -> Lattices | None:
+        if self.spec.removable and noise_seed is None:
+            raise DomainError(
+                "noise_seed is required: the noise is removable; take one from new_noise_seed"
+            )
+        if not self.spec.removable and noise_seed is not None:
+            raise DomainError("noise_seed must be None: the noise of this spec is not removable")
+        if self._sampler is None or self.spec.central:
+            return None
+        source = entropy if noise_seed is None else self._noise_stream(noise_seed)
+        return draw(self._sampler, self.spec.sent_dim, entropy=source)
+
+    def _noise_stream(self, seed: bytes) -> Entropy:
+        # The label is in the context: no other round, plan or clip count draws the same bits.
+        return SeededEntropy(seed, f"codec/noise/{self.label.hex()}")
+
+    def _clip_side(self, vector: NDArray[Any]) -> int:
         """Return 1 for a vector within the clip, else -1: half the noise that 1 and 0 would need.
 
         Only where somebody asks: else 0.
         """
-        if self._within is None:
+        if self._clip_codec is None:
             return 0
         with np.errstate(over="ignore"):
             return 1 if upper_norm(vector) <= self.spec.clip else -1
 
-    def _beside(self, total: Residues, label: bytes) -> Residues:
-        return replace(total, values=total.values[self.spec.carried :], label=label)
+    def _clip_part(self, total: Residues, label: bytes) -> Residues:
+        return replace(total, values=total.values[self.spec.sent_dim :], label=label)
 
     def _read(self, vector: NDArray[Any]) -> NDArray[Any]:
         """Return a copy, ready to be rounded or rotated, or raise `DomainError` for its entries."""
         spec = self.spec
-        if isinstance(spec.rounding, Whole):
-            if fault := whole.excess(vector, spec.rounding, spec.clip):
+        if isinstance(spec.rounding, Integer):
+            if fault := excess(vector, spec.rounding, spec.clip):
                 raise DomainError(f"x must keep to its bounds, but has {fault}")
             return vector.copy()
         radius = spec.scale * spec.clip
@@ -246,21 +335,21 @@ class Codec:
 
     def _lattice(self, read: NDArray[Any], entropy: Entropy) -> Lattices:
         match self.spec.rounding:
-            case Whole():
-                return whole.chunks(read)
-            case Unbiased(largest):
+            case Integer():
+                return integer_chunks(read)
+            case Unbiased(bound):
                 y, norm = self._prepared(read)
-                return round_unbiased(y, norm, self.spec.radius, largest, entropy=entropy)
+                return round_unbiased(y, norm, self.spec.radius, bound, entropy=entropy)
             case Conditional(beta):
                 y, norm = self._prepared(read)
                 deque(shrink(y, norm, self.spec.radius), maxlen=0)
-                most = rounded_norm_square(self.spec.radius, self.spec.carried, beta)
-                return round_conditional(y, most, entropy=entropy)
+                square = rounded_norm_square(self.spec.radius, self.spec.sent_dim, beta)
+                return round_conditional(y, square, entropy=entropy)
             case _ as never:
                 assert_never(never)
 
     def _prepared(self, read: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
-        """Return the rotated, scaled coordinates that are kept, not yet clipped, and their norm."""
+        """Return the rotated, scaled coordinates to send, not yet clipped, and their norm."""
         y = self._rotation.turned(read)
         norm = upper_norm(y)
         if self._subset is None:
@@ -270,50 +359,64 @@ class Codec:
             y *= np.float32(radius / norm)
         return y, upper_norm(y)
 
-    def _component(self, j: int, seed: bytes) -> Lattices:
-        stream = SeededEntropy(seed, f"codec/removable/{j}/{self.label.hex()}")
-        return draw(self._samplers.components[j], self.spec.carried, entropy=stream)
-
-    @property
-    def final_label(self) -> bytes:
-        """The label of a total that may be decoded: central modes demand the server's noise."""
-        return self.label if self._central is None else self.label + b" with noise"
-
-    @property
-    def _central(self) -> Sampler | None:
-        return self._samplers.central
-
-    def _residues(
-        self,
-        values: NDArray[np.unsignedinteger[Any]],
-        replayable: bool,
-        beside: Residues | None = None,
-    ) -> Residues:
-        if beside is not None:
-            values = np.concatenate((values, beside.values))
-        return Residues(values, self.spec.bits, self.label, replayable)
-
     def _require_mine(self, message: Residues, label: bytes | None = None) -> None:
-        if len(message) != self.spec.length:
-            raise ShapeError(f"a message must hold {self.spec.length} residues, got {len(message)}")
-        if message.bits != self.spec.bits:
-            raise DomainError(f"a message must have {self.spec.bits} bits, got {message.bits}")
+        spec = self.spec
+        if len(message) != spec.message_len:
+            raise ShapeError(f"a message must hold {spec.message_len} residues, got {len(message)}")
+        if message.bits != spec.bits:
+            raise DomainError(f"a message must have {spec.bits} bits, got {message.bits}")
         if message.label != (label or self.label):
             raise DomainError(
                 "a message must belong to this plan and round"
-                + (", and add_central_noise comes once, before decode" if self._central else "")
+                + (", and add_central_noise comes once, before decode" if spec.central else "")
+            )
+
+    def _require_final(self, total: Residues) -> None:
+        """Raise unless ``total`` has the noise that the spec demands, and none to spare."""
+        self._require_mine(total, self.final_label)
+        shares = self.spec.shares
+        if total.messages < shares:
+            raise ThresholdError(
+                f"the sum has the noise of {total.messages} messages, but the plan needs that of "
+                f"{shares}; add more messages, or give this round up"
+            )
+        if self.spec.removable and total.messages > shares:
+            raise DomainError(
+                f"the sum has the noise of {total.messages} messages, but the plan keeps that of "
+                f"{shares}; remove the noise of {total.messages - shares} of them first"
             )
 
 
-def _within_codec(spec: CodecSpec, noise: Noise, seed: bytes) -> Codec:
-    """Return the codec of the whole number beside the vector: 1, -1, or 0 from whoever sits out."""
-    beside = CodecSpec(
+def _clip_codec(bits: int, noise: NoiseSpec, seed: bytes) -> Codec:
+    """Return the codec of the clip count: 1, -1, or 0 from whoever sits out."""
+    spec = CodecSpec(
         dimension=1,
         clip=1.0,
         scale=1.0,
-        bits=spec.bits,
-        rounding=Whole(largest=1, l1=1),
+        bits=bits,
+        rounding=Integer(coordinate_bound=1, l1=1),
         noise=noise,
-        padded=1,
+        padded_dim=1,
     )
-    return Codec(beside, public_seed=sha256(b"skellam/1/within" + seed).digest())
+    return Codec(spec, public_seed=sha256(b"skellam/2/clip-count" + seed).digest())
+
+
+def _joined(
+    values: NDArray[np.unsignedinteger[Any]], clip_count: Residues | None
+) -> NDArray[np.unsignedinteger[Any]]:
+    return values if clip_count is None else np.concatenate((values, clip_count.values))
+
+
+def sampler_of(noise: NoiseSpec) -> Sampler | None:
+    """Return the sampler of what one party draws: a client its share, or the server."""
+    match noise:
+        case SkellamShares():
+            return SkellamSampler(noise.share)
+        case CentralSkellam(variance):
+            return SkellamSampler(variance)
+        case DiscreteGaussianShares(sigma) | CentralDiscreteGaussian(sigma):
+            return DiscreteGaussianSampler(sigma)
+        case NoNoise():
+            return None
+        case _ as never:
+            assert_never(never)

@@ -1,4 +1,4 @@
-"""How a model's tensors become one vector, and the vector tensors again."""
+"""Layouts: how a model's tensors become one vector, and the vector tensors again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Tensors: TypeAlias = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of one tensor in the vector."""
+    """One tensor of the vector: its name, shape and type."""
 
     name: str
     shape: tuple[int, ...]

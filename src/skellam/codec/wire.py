@@ -1,4 +1,4 @@
-"""Residues as bytes: exactly ``bits`` bits a coordinate, the lowest bits first."""
+"""Packing: residues as bytes, exactly ``bits`` bits a coordinate, the lowest bits first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skellam.codec.rotation import CHUNK
+from skellam.codec.arithmetic import CHUNK
 from skellam.errors import DomainError, ShapeError
 from skellam.vectors import residue_dtype
 

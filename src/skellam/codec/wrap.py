@@ -1,4 +1,4 @@
-"""Back from the ring: centred numbers, and whether the sum fitted the modulus at all.
+"""Wrapping: residues as centred numbers, and whether the sum fitted the modulus at all.
 
 For a normal sum of deviation ``sigma`` the mean of ``exp(2 pi i v / 2**b)`` over the residues has
 length ``R = exp(-(2 pi sigma / 2**b)**2 / 2)``, wrapped or not.
@@ -44,8 +44,8 @@ class WrapEstimate:
 
     def require(self, k: float) -> None:
         """Raise `WrapError` if there is less room than ``k`` by more than three standard errors."""
-        most = 2 ** (self.bits - 1) / _checks.positive("k", k)
-        if not self.deviation - 3 * self.standard_error <= most:
+        limit = 2 ** (self.bits - 1) / _checks.positive("k", k)
+        if not self.deviation - 3 * self.standard_error <= limit:
             raise WrapError(
                 f"the sum has a deviation of {self.deviation:.4g} and {self.bits} bits hold "
                 f"{self.k:.3g} of them, fewer than {k:g}; take more bits or a smaller scale"

@@ -93,11 +93,11 @@ def test_conditional_rounding_states_an_integer_sensitivity():
 
 def test_unbiased_rounding_states_a_real_sensitivity():
     stated = sensitivity(spec(Unbiased(7.5)))
-    assert stated == RealSensitivity(l2=100.0, largest=7.5, dimension=1024)
-    assert sensitivity(spec(Unbiased())).largest == 100.0
+    assert stated == RealSensitivity(l2=100.0, coordinate_bound=7.5, dimension=1024)
+    assert sensitivity(spec(Unbiased())).coordinate_bound == 100.0
 
 
 def test_kept_coordinates_carry_their_part_of_the_norm():
-    stated = sensitivity(spec(Unbiased(), kept=256))
+    stated = sensitivity(spec(Unbiased(), sent_dim=256))
     assert stated.l2 == 50.0
     assert stated.dimension == 256

@@ -1,0 +1,323 @@
+"""Arithmetic of Algorithm 1: the rotation, rounding to integers, and noise modulo ``2**bits``.
+
+*Rotation.* For a length of ``m 2**k`` (``m`` odd, at most `MAX_BLOCKS`) the transform is the
+Kronecker product of the m-point Hartley matrix ``cas(2 pi i j / m)`` and the Hadamard matrix of
+order ``2**k``: both are symmetric and, divided by the root of their order, orthogonal, so the
+transform is its own inverse. Its entries are at most ``sqrt(2 / d)``, and ``sqrt(1 / d)`` for a
+power of two: every coordinate spreads over all of them, which separate blocks would not do.
+
+*Rounding.* Norms are taken in float64; vectors are shrunk and rounded in chunks. A vector of
+integers is not rounded: it is checked against its bounds and sent as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam import _kernels
+from skellam.codec.layout import Tensors
+from skellam.codec.spec import Integer, block_of, integer_norm
+from skellam.entropy import Entropy, SeededEntropy
+from skellam.errors import DomainError, KindError
+from skellam.noise import DiscreteGaussianSampler, SkellamSampler
+from skellam.vectors import residue_dtype
+
+CHUNK: Final = 1 << 16
+"""Coordinates handled at a time, so that the passes over them stay in the cache."""
+MAX_TRIES: Final = 128
+"""Every try of conditional rounding succeeds with probability at least ``1 - beta``."""
+_SPAN: Final = 1 << 18
+"""Draws of noise made at a time, few enough for the cache.
+
+Part of the format: removable noise is drawn again in the same spans.
+"""
+
+Sampler = SkellamSampler | DiscreteGaussianSampler
+Numbers = NDArray[np.integer[Any] | np.floating[Any]]
+Lattices = Iterator[NDArray[np.signedinteger[Any]]]
+"""A vector of integers, chunk by chunk; the buffer of a chunk may be used again for the next."""
+
+
+class Rotation:
+    """The rotation of a round: the same for whoever knows its public seed."""
+
+    __slots__ = ("_block", "_root", "_signs", "length")
+
+    def __init__(self, length: int, public_seed: bytes) -> None:
+        self.length = length
+        self._block = block_of(length)
+        self._root = math.sqrt(self._block)
+        self._signs = np.empty(-(-length // 8), dtype=np.uint8)
+        SeededEntropy(public_seed, "codec/signs").fill(self._signs)
+
+    def forward(self, x: NDArray[np.floating[Any]], gain: float) -> NDArray[np.float32]:
+        """Return ``gain`` times the rotation of ``x`` padded with zeros."""
+        return self.turned(self.flipped(x, gain))
+
+    def flipped(self, x: NDArray[np.floating[Any]], gain: float) -> NDArray[np.float32]:
+        """Return a new vector, of which `turned` makes ``gain`` times the rotation of ``x``."""
+        out = np.empty(self.length, dtype=np.float32)
+        out[len(x) :] = 0
+        _kernels.flip(x, self._signs, gain / self._root, out[: len(x)])
+        return out
+
+    def turned(self, flipped: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Overwrite a vector that is `flipped` with its rotation, and return it."""
+        _transform(flipped, self._block)
+        return flipped
+
+    def backward(self, y: NDArray[np.float32], gain: float, dimension: int) -> NDArray[np.float32]:
+        """Overwrite ``y`` and return ``gain`` times its first coordinates before the rotation."""
+        _transform(y, self._block)
+        x = y[:dimension]
+        _kernels.flip(x, self._signs, gain / self._root, x)
+        return x
+
+
+def coordinate_subset(length: int, sent: int, public_seed: bytes) -> NDArray[np.int64]:
+    """Return ``sent`` of the indices below ``length``, in order, uniformly without replacement."""
+    keys = np.empty(length, dtype="<u8")
+    SeededEntropy(public_seed, "codec/subset").fill(keys)
+    threshold = np.partition(keys, sent - 1)[sent - 1]
+    # Equal keys (of probability below length**2 / 2**64) must not depend on how NumPy partitions.
+    return np.flatnonzero(keys <= threshold)[:sent]
+
+
+def _transform(y: NDArray[np.float32], block: int) -> None:
+    blocks = y.reshape(-1, block)
+    _kernels.hadamard(blocks)
+    if len(blocks) > 1:
+        _mix(blocks)
+
+
+def _mix(blocks: NDArray[np.float32]) -> None:
+    count, length = blocks.shape
+    # Products of fewer than 2**18 multiplications, for which OpenBLAS starts no threads.
+    width = min(length, 1 << ((1 << 18) // count**2).bit_length() - 1)
+    tiles = blocks.reshape(count, -1, width).swapaxes(0, 1)
+    step = max(1, CHUNK // (count * width))
+    for start in range(0, len(tiles), step):
+        tiles[start : start + step] = _hartley(count) @ tiles[start : start + step]
+
+
+@cache
+def _hartley(order: int) -> NDArray[np.float32]:
+    angle = 2 * np.pi / order * (np.outer(np.arange(order), np.arange(order)) % order)
+    matrix: NDArray[np.float32] = ((np.cos(angle) + np.sin(angle)) / math.sqrt(order)).astype(
+        np.float32
+    )
+    return matrix
+
+
+def peak_of(x: NDArray[np.floating[Any]]) -> float:
+    """Return the largest magnitude in ``x``; not a number if one is none."""
+    return max(float(x.max()), -float(x.min()))
+
+
+def finite_peak(x: NDArray[np.floating[Any]]) -> float:
+    """Return the largest magnitude in ``x``, or raise if an entry is not finite."""
+    peak = peak_of(x)
+    if not math.isfinite(peak):
+        where = int(np.flatnonzero(~np.isfinite(x))[0])
+        raise DomainError(
+            f"x must be finite, but x[{where}] is {x[where]}; "
+            "a client that must not drop out calls encode_or_zeros"
+        )
+    return peak
+
+
+def upper_norm(y: NDArray[np.floating[Any]]) -> float:
+    """Return an upper bound on the L2 norm of the very floats in ``y``.
+
+    Tight to ``2**-30`` for float64 and ``2**-15`` for float32, but for an absolute ``2**-40``.
+    """
+    with np.errstate(over="ignore"):
+        square = _kernels.square_norm(y)
+    if y.dtype == np.float64:
+        return math.sqrt(square) * (1 + 2.0**-30)
+    if math.isinf(square):
+        return upper_norm(y.astype(np.float64))
+    return math.sqrt(square * (1 + 2.0**-15) + len(y) * 2.0**-124)
+
+
+def shrink(
+    y: NDArray[np.float32], norm: float, radius: float, bound: float | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """Yield the chunks of ``y``, scaled in place to a norm of ``radius`` and cut to ``bound``.
+
+    ``norm`` is the `upper_norm` of ``y``; what has a smaller one than ``radius`` is not scaled.
+    """
+    factor, cut = _shrinkage(norm, radius, bound)
+    for part in _chunks(y):
+        _kernels.shrink(part, factor, cut)
+        yield part
+
+
+def round_unbiased(
+    y: NDArray[np.float32],
+    norm: float,
+    radius: float,
+    bound: float | None = None,
+    *,
+    entropy: Entropy,
+) -> Lattices:
+    """Yield, in chunks of one reused buffer, ``y`` shrunk and rounded to integers of that mean.
+
+    Where ``bound`` is small, 16 random bits a coordinate are almost always enough.
+    """
+    if bound is not None and bound <= _kernels.MAX_MOSTLY:
+        return _round_short(y, *_shrinkage(norm, radius, bound), entropy=entropy)
+    return _round_long(shrink(y, norm, radius, bound), entropy=entropy)
+
+
+def round_conditional(y: NDArray[np.float32], max_square: float, *, entropy: Entropy) -> Lattices:
+    """Yield, chunk by chunk, ``y`` rounded to integers of squared norm at most ``max_square``.
+
+    After `MAX_TRIES` failures it is zeros: dropping the client would leak that it failed.
+    """
+    integers = np.empty(len(y), dtype=np.int32)
+    if not any(_round(y, integers, entropy) <= max_square for _ in range(MAX_TRIES)):
+        integers[:] = 0
+    for start in range(0, len(y), CHUNK):
+        yield integers[start : start + CHUNK]
+
+
+def integer_vector(x: Tensors) -> Numbers:
+    """Return ``x`` as one vector; floats may pass if `excess` finds that they are integers."""
+    values = np.asarray(x)
+    if values.dtype.kind not in "iuf":
+        raise KindError(f"x must be an array of integers, got {values.dtype}")
+    return values.reshape(-1)
+
+
+def excess(x: Numbers, bounds: Integer, clip: float) -> str | None:
+    """Return in words which bound ``x`` breaks, if any.
+
+    Magnitudes are compared before they are added, so that no sum overflows, and taken in 64 bits:
+    int8 has no 128. Squares are added as floats, which `integer_norm` allows for. Zeros, of which a
+    histogram has many, are left out first.
+    """
+    x = x[np.flatnonzero(x)]
+    if not len(x):
+        return None
+    if x.dtype.kind == "f" and not (np.isfinite(x) & (np.rint(x) == x)).all():
+        return "entries that are not integers"
+    peak = max(int(x.max()), -int(x.min()))
+    if peak > bounds.coordinate_bound:
+        return f"an entry of {peak}, beyond {bounds.coordinate_bound}"
+    l1 = int(np.abs(x.astype(np.int64)).sum())
+    if l1 > bounds.l1:
+        return f"an L1 norm of {l1}, beyond {bounds.l1}"
+    square = integer_norm(clip) ** 2
+    if (
+        bounds.l1 * bounds.coordinate_bound > square
+        and np.square(x, dtype=np.float64).sum() > square
+    ):
+        return f"an L2 norm beyond {clip:g}"
+    return None
+
+
+def integer_chunks(x: Numbers) -> Lattices:
+    """Yield ``x``, within its bounds, in chunks of int32."""
+    for start in range(0, len(x), CHUNK):
+        yield x[start : start + CHUNK].astype(np.int32, copy=False)
+
+
+def _chunks(y: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    return (y[start : start + CHUNK] for start in range(0, len(y), CHUNK))
+
+
+def _shrinkage(norm: float, radius: float, bound: float | None) -> tuple[np.float32, np.float32]:
+    """Return what to multiply by, and the bound to cut to.
+
+    The factor and each product round up by at most 2**-24 of themselves (denormal products by
+    2**-150, far below ``radius``), which the last factor outweighs.
+    """
+    factor = np.float32(radius / norm * (1 - 2.0**-22) if norm > radius else 1)
+    return factor, np.float32(np.inf) if bound is None else _float32_below(bound)
+
+
+def _float32_below(bound: float) -> np.float32:
+    nearest = np.float32(bound)
+    return nearest if float(nearest) <= bound else np.nextafter(nearest, np.float32(0))
+
+
+def _round_short(
+    y: NDArray[np.float32], factor: np.float32, bound: np.float32, *, entropy: Entropy
+) -> Iterator[NDArray[np.int16]]:
+    coins = np.empty(CHUNK, dtype=np.uint16)
+    integers = np.empty(CHUNK, dtype=np.int16)
+    for part in _chunks(y):
+        drawn, rounded = coins[: len(part)], integers[: len(part)]
+        entropy.fill(drawn)
+        at = _kernels.round_mostly(part, factor, bound, drawn, rounded)
+        if at.size:
+            left = part[at]
+            _kernels.shrink(left, factor, bound)
+            rounded[at] = _decide(left, drawn[at], entropy)
+        yield rounded
+
+
+def _decide(y: NDArray[np.float32], coins: NDArray[np.uint16], entropy: Entropy) -> NDArray[Any]:
+    """Return ``y`` rounded with 48 random bits, of which ``coins`` are the first."""
+    more = np.empty(len(y), dtype=np.uint32)
+    entropy.fill(more)
+    fixed = (y.astype(np.float64) * 2.0**48).astype(np.int64)
+    fixed += (coins.astype(np.int64) << 32) + more
+    return fixed >> 48
+
+
+def _round_long(
+    chunks: Iterator[NDArray[np.float32]], *, entropy: Entropy
+) -> Iterator[NDArray[np.int32]]:
+    coins = np.empty(CHUNK, dtype=np.uint32)
+    integers = np.empty(CHUNK, dtype=np.int32)
+    for part in chunks:
+        entropy.fill(coins[: len(part)])
+        _kernels.round_stochastic(part, coins[: len(part)], integers[: len(part)])
+        yield integers[: len(part)]
+
+
+def _round(y: NDArray[np.float32], integers: NDArray[np.int32], entropy: Entropy) -> int:
+    coins = np.empty(min(CHUNK, len(y)), dtype=np.uint32)
+    for start in range(0, len(y), CHUNK):
+        part = y[start : start + CHUNK]
+        entropy.fill(coins[: len(part)])
+        _kernels.round_stochastic(part, coins[: len(part)], integers[start : start + CHUNK])
+    return _kernels.sum_of_squares(integers)
+
+
+def draw(sampler: Sampler, length: int, *, entropy: Entropy) -> Lattices:
+    """Yield ``length`` draws chunk by chunk, in one reused buffer."""
+    buffer = np.empty(min(_SPAN, length), dtype=sampler.dtype)
+    for start in range(0, length, _SPAN):
+        span = buffer[: min(_SPAN, length - start)]
+        sampler.draw_into(span, entropy=entropy)
+        yield from (span[i : i + CHUNK] for i in range(0, len(span), CHUNK))
+
+
+def wrapped(
+    lattice: Lattices, noise: Lattices | None, length: int, bits: int
+) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the sum modulo ``2**bits`` of ``lattice`` and ``noise``, both given in chunks."""
+    out = np.empty(length, dtype=residue_dtype(bits))
+    for start, part in zip(range(0, length, CHUNK), lattice, strict=True):
+        # The cast reduces modulo 2**8, 2**16 or 2**32, which 2**bits divides.
+        np.copyto(out[start : start + CHUNK], part, casting="unsafe")
+    if noise is None:
+        out &= out.dtype.type((1 << bits) - 1)
+    else:
+        add_lattice(out, noise, bits)
+    return out
+
+
+def add_lattice(out: NDArray[np.unsignedinteger[Any]], lattice: Lattices, bits: int) -> None:
+    """Add ``lattice``, given in chunks, to ``out`` modulo ``2**bits``."""
+    for start, part in zip(range(0, len(out), CHUNK), lattice, strict=True):
+        _kernels.add_wrap(out[start : start + CHUNK], part, bits)
