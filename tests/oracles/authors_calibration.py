@@ -57,5 +57,5 @@ def calibrated_std(target, bits, k, setting):
         target,
         guess=guess,
         tolerance=1e-7,
-        largest=1e3 * guess,
+        max_value=1e3 * guess,
     )

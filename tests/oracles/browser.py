@@ -41,10 +41,14 @@ class Visit:
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     picture: bytes = b""
+    value: object = None
 
 
-def visit(url, *, scheme="light", width=1200, height=2400):
-    """Open ``url`` and return what happened until it was loaded and painted."""
+def visit(url, *, scheme="light", width=1200, height=2400, script="undefined"):
+    """Open ``url`` and return what happened until it was loaded and painted.
+
+    ``script`` runs in the loaded page; what it (or its promise) comes to is the visit's ``value``.
+    """
     with _chromium(require_chromium()) as pipe:
         target = pipe.call("Target.createTarget", url="about:blank")["targetId"]
         pipe.session = pipe.call("Target.attachToTarget", targetId=target, flatten=True)[
@@ -63,12 +67,15 @@ def visit(url, *, scheme="light", width=1200, height=2400):
         )
         pipe.call("Page.navigate", url=url)
         pipe.wait_for("Page.loadEventFired")
+        result = pipe.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )["result"]
         picture = pipe.call("Page.captureScreenshot", format="png")["data"]
-        return _summary(pipe.events, base64.b64decode(picture))
+        return _summary(pipe.events, base64.b64decode(picture), result.get("value"))
 
 
-def _summary(events, picture):
-    seen = Visit(picture=picture)
+def _summary(events, picture, value):
+    seen = Visit(picture=picture, value=value)
     for event in events:
         params = event["params"]
         match event["method"]:

@@ -8,7 +8,6 @@ import numpy as np
 from oracles.flower_guide import ROOT
 from skellam import SeededEntropy
 from skellam.engines import local
-from skellam.engines.flower.invitation import model_digest
 
 
 def example():
@@ -20,16 +19,17 @@ def example():
     )
 
 
-def rounds(plan, partitions, cast):
-    """Yield each round's `local.Sum`; ``cast`` has, for each round, participants and survivors.
+def rounds(plan, partitions, cast, recorded):
+    """Yield what each round releases; ``cast`` has, for each round, participants and survivors.
 
-    ``partitions`` maps a client's number to its partition.
+    ``partitions`` maps a client's number to its partition; ``recorded`` has digests of contents.
     """
     task, _ = example()
     model = task.initial_model()
     for number, (participants, survivors) in enumerate(cast, start=1):
+        content = bytes(recorded[f"content-{number}"].tolist())
         silent = set(participants) - set(survivors)
-        this = local.Round(number, model_digest(model), tuple(participants), silent)
+        this = local.Round(number, content, tuple(participants), silent)
         before = flat(model)
 
         def update(n, model=model, before=before):

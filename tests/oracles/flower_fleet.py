@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from skellam.accounting.ledger import Ledger
 from skellam.engines.flower import InProcessGrid, SecureGrid, protect
-from skellam.engines.flower.keys import read_roster, write_identity, write_roster
+from skellam.engines.flower.node import read_roster, write_identity, write_roster
 from skellam.entropy import SystemEntropy
 from skellam.plan import Plan
 from skellam.secagg import Identity
@@ -20,8 +20,9 @@ LIMITS = {
     "round_epsilon": 3.0,
     "total_epsilon": 15.0,
     "delta": 1e-5,
-    "smallest_cohort": 3,
-    "most_participations": 10,
+    "min_cohort": 3,
+    "max_participations": 10,
+    "min_colluding": 0.1,
 }
 
 
@@ -30,14 +31,14 @@ def plan(**changes):
         "dimension": D,
         "clip": 1.0,
         "cohort": 5,
-        "rounds": 3,
+        "rounds": 10,
         "sampling": "all",
         "bits": 16,
-        "dropout": 0.4,
-        "delta": 1e-5,
+        "dropout": 0.2,
+        "colluding": 0.2,
     }
     z = changes.pop("z", 2.0)
-    return Plan(**{**settings, **changes}).with_noise(z)
+    return Plan(**{**settings, **changes}).with_noise(z, delta=1e-5)
 
 
 def node_files(folder, count=5, numbers=None, **limits):

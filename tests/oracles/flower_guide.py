@@ -1,4 +1,4 @@
-"""The guide's shell blocks, by title, and an environment in which they run offline."""
+"""The guide's shell blocks, by title, and an environment in which they run."""
 
 import os
 import re
@@ -17,15 +17,14 @@ def blocks():
 
 
 def environment(home, **more):
+    """Return what a user's shell has, a home for Flower, and speed; nothing that a run needs."""
     paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
     return {
         **os.environ,
         "PATH": os.pathsep.join(paths),
-        "PYTHONPATH": str(ROOT / "src"),
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "OMP_NUM_THREADS": "1",

@@ -5,16 +5,15 @@ Both live in the app's code, which a test puts there: no message and no configur
 
 CLIENT = """
 from flwr.clientapp import ClientApp
-from digits_app.client_app import SIMULATED, train
+from digits_app.client_app import train
 from skellam import SeededEntropy
-from skellam.engines.flower import protect
+from skellam.engines.flower import Limits, protect
 
 app = ClientApp()
 protect(
     app,
     entropy=lambda purpose: SeededEntropy(bytes(32), purpose),
-    withhold=["accuracy"],
-    simulated=SIMULATED,
+    simulated=Limits.for_simulation(),
 )(train)
 """
 SERVER = """
@@ -30,10 +29,11 @@ def main(grid, context):
     sums = {}
     for report in reports:
         sums[f"failure-{report.number}"] = report.failure
-        if report.sum is not None:
-            sums[f"total-{report.number}"] = report.sum.total.values
-            sums[f"participants-{report.number}"] = report.sum.participants
-            sums[f"survivors-{report.number}"] = report.sum.survivors
+        sums[f"content-{report.number}"] = list(report.content)
+        if report.result is not None:
+            sums[f"total-{report.number}"] = report.result.total.values
+            sums[f"participants-{report.number}"] = report.result.participants
+            sums[f"survivors-{report.number}"] = report.result.survivors
     for name, array in result.arrays.items():
         sums[f"final-{name}"] = array.numpy()
     np.savez(%(out)r, **sums)

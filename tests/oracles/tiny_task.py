@@ -1,11 +1,11 @@
 """A task that trains in milliseconds: three classes of four numbers, twelve clients and more."""
 
 import numpy as np
+import torch
 from torch import nn
 
 import skellam as sk
-from skellam.federated import LocalTraining, Task
-from skellam.federated.data import Splits, client_data
+from skellam import federated as fl
 
 CENTRES = np.array([[2, 0, 0, 1], [0, 2, 0, -1], [0, 0, 2, 0]], dtype=np.float32)
 
@@ -16,34 +16,39 @@ def examples(count, seed):
     return CENTRES[targets] + rng.normal(0, 0.5, (count, 4)).astype(np.float32), targets
 
 
-def task(clients=12, **changes):
-    splits = Splits(
-        client_data({f"c{n:02d}": examples(6, n) for n in range(clients)}),
-        client_data({"validation": examples(60, 10_001)}),
-        client_data({"test": examples(60, 10_002)}),
-        classes=3,
-    )
+def linear():
+    """A linear model that is the same in every process."""
+    model = nn.Linear(4, 3)
+    with torch.no_grad():
+        model.weight.copy_(torch.linspace(-0.5, 0.5, 12).reshape(3, 4))
+        model.bias.zero_()
+    return model
+
+
+def task(count=12, **changes):
     settings = {
+        "model": linear(),
+        "clients": fl.data.arrays({f"c{n:02d}": examples(6, n) for n in range(count)}),
+        "validation": examples(60, 10_001),
+        "test": examples(60, 10_002),
+        "optimizer": fl.sgd(0.5),
+        "batch_size": 3,
         "name": "tiny",
-        "splits": splits,
-        "model": lambda: nn.Linear(4, 3),
-        "training": LocalTraining(rate=0.5, batch=3),
     }
-    return Task(**{**settings, **changes})
+    return fl.Task(**{**settings, **changes})
 
 
-def plan(**changes):
+def plan(delta=1e-3, **changes):
     settings = {
         "dimension": 15,
         "clip": 1.0,
-        "cohort": 6,
+        "cohort": 8,
         "population": 12,
         "rounds": 5,
         "bits": 16,
         "dropout": 0.2,
-        "delta": 1e-3,
     }
-    return sk.Plan(**{**settings, **changes}).with_noise(1.0)
+    return sk.Plan(**{**settings, **changes}).with_noise(1.0, delta=delta)
 
 
 def seeded(context="tiny"):

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 
 from oracles.rounds import SEED, Cohort
 from skellam.entropy import SeededEntropy
-from skellam.secagg import History, Outcome, Party, Roster, Setting, client, server
-from skellam.secagg.bus import Stage
+from skellam.secagg import Outcome, Party, Roster, SeenRounds, Setting, client, server
+from skellam.secagg.simulation import Stage
 
 CLIENT = {
-    Stage.ADVERTISE: client.Advertise,
-    Stage.SHARE: client.Share,
-    Stage.MASK: client.Mask,
-    Stage.AGREE: client.Agree,
+    Stage.ADVERTISE_KEYS: client.AdvertiseKeys,
+    Stage.SHARE_KEYS: client.ShareKeys,
+    Stage.MASKED_INPUT: client.MaskedInput,
+    Stage.CONSISTENCY_CHECK: client.ConsistencyCheck,
     Stage.UNMASK: client.Unmask,
 }
 SERVER = {
-    Stage.ADVERTISE: server.Enrol,
-    Stage.SHARE: server.Relay,
-    Stage.MASK: server.Gather,
-    Stage.AGREE: server.Confirm,
-    Stage.UNMASK: server.Unlock,
+    Stage.ADVERTISE_KEYS: server.CollectKeys,
+    Stage.SHARE_KEYS: server.CollectShares,
+    Stage.MASKED_INPUT: server.CollectInputs,
+    Stage.CONSISTENCY_CHECK: server.CollectSignatures,
+    Stage.UNMASK: server.UnmaskSum,
 }
 
 
@@ -29,8 +29,8 @@ class Transcript:
     members: Cohort
     roster: Roster
     states: Mapping[tuple[Stage, int], bytes]
-    desks: Mapping[Stage, bytes]
-    letters: Mapping[tuple[Stage, int], bytes]
+    server_states: Mapping[Stage, bytes]
+    received: Mapping[tuple[Stage, int], bytes]
     sent: Mapping[Stage, Mapping[int, bytes]]
     outcome: Outcome
 
@@ -42,11 +42,13 @@ class Transcript:
         return CLIENT[stage].from_bytes(self.states[stage, number], self.party(number))
 
     def server(self, stage: Stage):
-        return SERVER[stage].from_bytes(self.desks[stage], Setting(self.members.round, self.roster))
+        return SERVER[stage].from_bytes(
+            self.server_states[stage], Setting(self.members.round, self.roster)
+        )
 
-    def step(self, stage: Stage, number: int, letter: bytes | None = None, **options):
-        """Take the client's step again, with the honest letter or another one."""
-        data = self.letters[stage, number] if letter is None else letter
+    def step(self, stage: Stage, number: int, message: bytes | None = None, **options):
+        """Take the client's step again, with the honest message or another one."""
+        data = self.received[stage, number] if message is None else message
         return step(self.members, self.client(stage, number), stage, number, data, **options)
 
     def serve(self, stage: Stage, changed: Mapping[int, bytes]):
@@ -54,42 +56,42 @@ class Transcript:
         return self.server(stage).step({**self.sent[stage], **changed}.values())
 
 
-def step(members: Cohort, phase, stage: Stage, number: int, letter: bytes, vector=None):
+def step(members: Cohort, phase, stage: Stage, number: int, message: bytes, vector=None):
     entropy = SeededEntropy(SEED, f"{stage.value}/{number}")
     match stage:
-        case Stage.ADVERTISE:
-            return phase.step(history=History(), entropy=entropy)[:2]
-        case Stage.SHARE | Stage.UNMASK:
-            return phase.step(letter, entropy=entropy)
-        case Stage.MASK:
-            return phase.step(letter, members.vectors[number] if vector is None else vector)
+        case Stage.ADVERTISE_KEYS:
+            return phase.step(seen=SeenRounds(), entropy=entropy)[:2]
+        case Stage.SHARE_KEYS | Stage.UNMASK:
+            return phase.step(message, entropy=entropy)
+        case Stage.MASKED_INPUT:
+            return phase.step(message, members.vectors[number] if vector is None else vector)
         case _:
-            return phase.step(letter)
+            return phase.step(message)
 
 
-def transcript(members: Cohort, silent: Mapping[Stage, list[int]] | None = None) -> Transcript:
+def transcript(members: Cohort, dropouts: Mapping[Stage, list[int]] | None = None) -> Transcript:
     roster = Roster({identity.number: identity.public for identity in members.identities})
     phases = {
-        identity.number: client.Advertise(Party(members.round, roster, identity))
+        identity.number: client.AdvertiseKeys(Party(members.round, roster, identity))
         for identity in members.identities
     }
-    desk = server.Enrol(Setting(members.round, roster))
+    server_phase = server.CollectKeys(Setting(members.round, roster))
     outgoing: bytes | dict[int, bytes] = b""
-    states, desks, letters, sent = {}, {}, {}, {}
+    states, server_states, received, sent = {}, {}, {}, {}
     for stage in Stage:
         if isinstance(outgoing, dict):
             phases = {number: phases[number] for number in outgoing}
-        for number in (silent or {}).get(stage, ()):
+        for number in (dropouts or {}).get(stage, ()):
             del phases[number]
         sent[stage] = {}
         for number, phase in phases.items():
-            letter = outgoing[number] if isinstance(outgoing, dict) else outgoing
+            message = outgoing[number] if isinstance(outgoing, dict) else outgoing
             states[stage, number] = phase.to_bytes()
-            letters[stage, number] = letter
-            phases[number], sent[stage][number] = step(members, phase, stage, number, letter)
-        desks[stage] = desk.to_bytes()
-        result = desk.step(sent[stage].values())
+            received[stage, number] = message
+            phases[number], sent[stage][number] = step(members, phase, stage, number, message)
+        server_states[stage] = server_phase.to_bytes()
+        result = server_phase.step(sent[stage].values())
         if stage is Stage.UNMASK:
             break
-        desk, outgoing = result
-    return Transcript(members, roster, states, desks, letters, sent, result)
+        server_phase, outgoing = result
+    return Transcript(members, roster, states, server_states, received, sent, result)

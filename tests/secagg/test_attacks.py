@@ -15,27 +15,26 @@ from oracles.rounds import SEED, cohort
 from oracles.transcript import step, transcript
 from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import ProtocolError, TamperError, ThresholdError
-from skellam.secagg import History, Identity, Party, Roster, Round, client
-from skellam.secagg.bundle import MASK_KEY, NOISE, SELF_MASK, deal
-from skellam.secagg.bus import Script, Stage
+from skellam.secagg import Identity, Party, Roster, RoundParameters, SeenRounds, client
 from skellam.secagg.channel import seal
-from skellam.secagg.commitments import commit_secret
 from skellam.secagg.messages import (
     Advertisement,
-    Agreed,
     Agreement,
-    Dealing,
+    Agreements,
     Delivery,
     Envelope,
-    Masked,
+    KeyShares,
+    MaskedVector,
     Opening,
+    ParticipantList,
+    Participants,
     Receipt,
-    Roll,
     Survivors,
     extend,
     signed,
 )
-from skellam.secagg.participants import Participants
+from skellam.secagg.shares import MASK_KEY, NOISE_SEED, SELF_MASK, commit_secret, deal
+from skellam.secagg.simulation import FaultScript, Stage
 
 HONEST = transcript(cohort(6, 4, dropouts=2, colluders=1, removable=True))
 NUMBERS = HONEST.members.numbers
@@ -47,13 +46,15 @@ def identity(number: int) -> Identity:
     return HONEST.party(number).identity
 
 
-def roll_without(number: int) -> bytes:
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).rows
-    return Roll.of(tuple(e for e in entries if Advertisement.decode(e).sender != number)).encode()
+def list_without(number: int) -> bytes:
+    entries = ParticipantList.decode(HONEST.received[Stage.SHARE_KEYS, A]).rows
+    return ParticipantList.of(
+        tuple(e for e in entries if Advertisement.decode(e).sender != number)
+    ).encode()
 
 
 def survivors_without(*numbers: int) -> bytes:
-    entries = Survivors.decode(HONEST.letters[Stage.AGREE, A]).rows
+    entries = Survivors.decode(HONEST.received[Stage.CONSISTENCY_CHECK, A]).rows
     kept = tuple(e for e in entries if Receipt.decode(e).sender not in numbers)
     return Survivors.of(kept).encode()
 
@@ -61,99 +62,107 @@ def survivors_without(*numbers: int) -> bytes:
 # Who takes part
 
 
-def with_entry(entry: bytes) -> bytes:
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).rows
-    everybody = (*entries, entry)
-    return Roll.of(tuple(sorted(everybody, key=lambda e: Advertisement.decode(e).sender))).encode()
+def with_entry(entry: bytes, honest=HONEST) -> bytes:
+    """Return the list with ``entry``, in place of its sender's own if that is there."""
+    entries = ParticipantList.decode(honest.received[Stage.SHARE_KEYS, A]).rows
+    sender = Advertisement.decode(entry).sender
+    everybody = (*(e for e in entries if Advertisement.decode(e).sender != sender), entry)
+    return ParticipantList.of(
+        tuple(sorted(everybody, key=lambda e: Advertisement.decode(e).sender))
+    ).encode()
 
 
-def advertisement(who: Identity, this: Round, context: str = "sybil") -> bytes:
+def advertisement(who: Identity, this: RoundParameters, context: str = "sybil") -> bytes:
     roster = Roster({who.number: who.public})
     entropy = SeededEntropy(SEED, context)
-    advertise = client.Advertise(Party(this, roster, who))
-    return advertise.step(history=History(), entropy=entropy)[1]
+    advertise = client.AdvertiseKeys(Party(this, roster, who))
+    return advertise.step(seen=SeenRounds(), entropy=entropy)[1]
 
 
 def test_a_cohort_overstated_by_strangers_is_refused():
     stranger = Identity.generate(1000, entropy=SystemEntropy())
     with pytest.raises(TamperError, match="not on the roster") as caught:
-        HONEST.step(Stage.SHARE, A, with_entry(advertisement(stranger, ROUND)))
+        HONEST.step(Stage.SHARE_KEYS, A, with_entry(advertisement(stranger, ROUND)))
     assert caught.value.culprit == 1000
 
 
 def test_a_cohort_overstated_with_a_forged_key_is_refused():
-    absent = transcript(cohort(7, 4, dropouts=2, colluders=1, least=6, removable=True))
+    absent = transcript(cohort(7, 4, dropouts=2, colluders=1, min_participants=6, removable=True))
     last = absent.members.numbers[-1]
     forger = Identity.generate(last, entropy=SystemEntropy())
     with pytest.raises(TamperError, match="signature"):
-        absent.step(Stage.SHARE, A, with_entry(advertisement(forger, absent.members.round)))
+        absent.step(
+            Stage.SHARE_KEYS, A, with_entry(advertisement(forger, absent.members.round), absent)
+        )
 
 
 def test_a_cohort_overstated_with_advertisements_of_another_round_is_refused():
-    absent = transcript(cohort(7, 4, dropouts=2, colluders=1, least=6, removable=True))
+    absent = transcript(cohort(7, 4, dropouts=2, colluders=1, min_participants=6, removable=True))
     known = absent.members.identities[-1]
     earlier = replace(absent.members.round, round_id=b"earlier".ljust(32))
     with pytest.raises(TamperError, match="signature"):
-        absent.step(Stage.SHARE, A, with_entry(advertisement(known, earlier)))
+        absent.step(Stage.SHARE_KEYS, A, with_entry(advertisement(known, earlier), absent))
 
 
 def test_a_participant_counted_twice_is_refused():
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).rows
+    entries = ParticipantList.decode(HONEST.received[Stage.SHARE_KEYS, A]).rows
     with pytest.raises(TamperError, match="twice"):
-        HONEST.step(Stage.SHARE, A, Roll.of((*entries, entries[-1])).encode())
+        HONEST.step(Stage.SHARE_KEYS, A, ParticipantList.of((*entries, entries[-1])).encode())
 
 
-def test_a_roll_that_replaces_a_key_is_refused():
-    entries = list(Roll.decode(HONEST.letters[Stage.SHARE, A]).rows)
+def test_a_list_that_replaces_a_key_is_refused():
+    entries = list(ParticipantList.decode(HONEST.received[Stage.SHARE_KEYS, A]).rows)
     ad = Advertisement.decode(entries[1])
     for forged in (replace(ad, mask_key=b"k" * 32), replace(ad, channel_key=b"k" * 32)):
         entries[1] = forged.encode()
         with pytest.raises(TamperError, match="signature"):
-            HONEST.step(Stage.SHARE, A, Roll.of(tuple(entries)).encode())
+            HONEST.step(Stage.SHARE_KEYS, A, ParticipantList.of(tuple(entries)).encode())
 
 
-def test_a_roll_that_leaves_the_client_out_or_changes_its_own_entry_is_refused():
-    small = transcript(cohort(6, 4, dropouts=2, least=5))
-    others = Roll.of(Roll.decode(small.letters[Stage.SHARE, A]).rows[1:]).encode()
+def test_a_list_that_leaves_the_client_out_or_changes_its_own_entry_is_refused():
+    small = transcript(cohort(6, 4, dropouts=2, min_participants=5))
+    others = ParticipantList.of(
+        ParticipantList.decode(small.received[Stage.SHARE_KEYS, A]).rows[1:]
+    ).encode()
     with pytest.raises(TamperError, match="does not take part"):
-        small.step(Stage.SHARE, A, others)
+        small.step(Stage.SHARE_KEYS, A, others)
     other = advertisement(identity(A), ROUND, context="another advertisement")
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, A]).rows
+    entries = ParticipantList.decode(HONEST.received[Stage.SHARE_KEYS, A]).rows
     with pytest.raises(TamperError, match="another advertisement"):
-        HONEST.step(Stage.SHARE, A, Roll.of((other, *entries[1:])).encode())
+        HONEST.step(Stage.SHARE_KEYS, A, ParticipantList.of((other, *entries[1:])).encode())
 
 
-def test_a_roll_below_the_least_cohort_is_refused():
+def test_a_list_below_the_least_cohort_is_refused():
     with pytest.raises(ThresholdError, match="at least 6"):
-        HONEST.step(Stage.SHARE, A, roll_without(F))
+        HONEST.step(Stage.SHARE_KEYS, A, list_without(F))
 
 
-def test_clients_who_were_shown_different_rolls_open_none_of_each_others_envelopes():
-    honest = transcript(cohort(7, 4, dropouts=2, colluders=1, least=6))
-    entries = Roll.decode(honest.letters[Stage.SHARE, A]).rows
-    shorter = Roll.of(entries[:-1]).encode()
-    mask, _ = honest.step(Stage.SHARE, A, shorter)
-    _, theirs = honest.step(Stage.SHARE, B)
-    delivery = Delivery.decode(honest.letters[Stage.MASK, A])
+def test_clients_who_were_shown_different_lists_open_none_of_each_others_envelopes():
+    honest = transcript(cohort(7, 4, dropouts=2, colluders=1, min_participants=6))
+    entries = ParticipantList.decode(honest.received[Stage.SHARE_KEYS, A]).rows
+    shorter = ParticipantList.of(entries[:-1]).encode()
+    mask, _ = honest.step(Stage.SHARE_KEYS, A, shorter)
+    _, theirs = honest.step(Stage.SHARE_KEYS, B)
+    delivery = Delivery.decode(honest.received[Stage.MASKED_INPUT, A])
     with pytest.raises(TamperError):
         mask.step(
             replace(delivery, dealers=delivery.dealers[:-1]).encode(), honest.members.vectors[A]
         )
-    assert theirs == honest.sent[Stage.SHARE][B]
+    assert theirs == honest.sent[Stage.SHARE_KEYS][B]
 
 
 def test_clients_who_were_shown_different_models_cannot_aggregate():
     members = HONEST.members
     misled = replace(ROUND, model=b"another model".ljust(32))
     party = Party(misled, HONEST.roster, identity(A))
-    _, data, _ = client.Advertise(party).step(
-        history=History(), entropy=SeededEntropy(SEED, "misled")
+    _, data, _ = client.AdvertiseKeys(party).step(
+        seen=SeenRounds(), entropy=SeededEntropy(SEED, "misled")
     )
     with pytest.raises(ThresholdError):
-        HONEST.serve(Stage.ADVERTISE, {A: data})
-    entries = Roll.decode(HONEST.letters[Stage.SHARE, B]).rows
+        HONEST.serve(Stage.ADVERTISE_KEYS, {A: data})
+    entries = ParticipantList.decode(HONEST.received[Stage.SHARE_KEYS, B]).rows
     with pytest.raises(TamperError, match="signature"):
-        HONEST.step(Stage.SHARE, B, Roll.of((data, *entries[1:])).encode())
+        HONEST.step(Stage.SHARE_KEYS, B, ParticipantList.of((data, *entries[1:])).encode())
     assert members.round.digest != misled.digest
 
 
@@ -161,7 +170,7 @@ def test_clients_who_were_shown_different_models_cannot_aggregate():
 
 
 def changed_delivery(number: int, change) -> bytes:
-    delivery = Delivery.decode(HONEST.letters[Stage.MASK, number])
+    delivery = Delivery.decode(HONEST.received[Stage.MASKED_INPUT, number])
     return replace(delivery, envelopes=tuple(change(list(delivery.envelopes)))).encode()
 
 
@@ -173,7 +182,7 @@ def changed_delivery(number: int, change) -> bytes:
         lambda envelopes: envelopes[1:],
         lambda envelopes: [*envelopes, envelopes[-1]],
         lambda envelopes: [
-            Delivery.decode(HONEST.letters[Stage.MASK, B]).envelopes[0],
+            Delivery.decode(HONEST.received[Stage.MASKED_INPUT, B]).envelopes[0],
             *envelopes[1:],
         ],
         lambda envelopes: [
@@ -187,22 +196,24 @@ def changed_delivery(number: int, change) -> bytes:
 )
 def test_swapped_replayed_and_missing_envelopes_are_refused(change):
     with pytest.raises(TamperError):
-        HONEST.step(Stage.MASK, A, changed_delivery(A, change))
+        HONEST.step(Stage.MASKED_INPUT, A, changed_delivery(A, change))
 
 
 def test_an_envelope_of_an_earlier_round_is_refused():
     members = cohort(6, 4, dropouts=2, colluders=1, removable=True)
     earlier = replace(members, round=replace(members.round, round_id=b"earlier".ljust(32)))
-    stale = Delivery.decode(transcript(earlier).letters[Stage.MASK, A]).envelopes[0]
+    stale = Delivery.decode(transcript(earlier).received[Stage.MASKED_INPUT, A]).envelopes[0]
     with pytest.raises(TamperError, match="signature"):
-        HONEST.step(Stage.MASK, A, changed_delivery(A, lambda envelopes: [stale, *envelopes[1:]]))
+        HONEST.step(
+            Stage.MASKED_INPUT, A, changed_delivery(A, lambda envelopes: [stale, *envelopes[1:]])
+        )
 
 
 def dealt_badly(number: int, change) -> bytes:
     """Return A's delivery in which ``number`` sealed a bundle that it did not commit to."""
-    mask = HONEST.client(Stage.MASK, number)
+    mask = HONEST.client(Stage.MASKED_INPUT, number)
     to = next(near for near in mask.near if near.number == A)
-    honest = HONEST.client(Stage.AGREE, A)
+    honest = HONEST.client(Stage.CONSISTENCY_CHECK, A)
     bundle = change(next(held.bundle for held in honest.held if held.dealer == number))
     sealed = seal(to.channel, number, A, bundle, entropy=SystemEntropy())
 
@@ -229,57 +240,56 @@ def dealt_badly(number: int, change) -> bytes:
 )
 def test_a_dealer_who_seals_other_shares_than_it_committed_to_is_named(change):
     with pytest.raises(TamperError, match="did not commit") as caught:
-        HONEST.step(Stage.MASK, A, dealt_badly(C, change))
+        HONEST.step(Stage.MASKED_INPUT, A, dealt_badly(C, change))
     assert caught.value.culprit == C
 
 
-@pytest.mark.parametrize("place", [SELF_MASK, NOISE])
-def test_a_dealer_whose_shares_do_not_give_its_secret_is_named(place):
-    """C commits to one secret and shares another, consistently: only the opening can tell."""
-    members = HONEST.members
-    mask = HONEST.client(Stage.MASK, C)
-    dealing = Dealing.decode(HONEST.sent[Stage.SHARE][C])
-    other = commit_secret(mask.context, C, place, b"another secret".ljust(32))
-    secrets = dealing.secrets[: 32 * (place - 1)] + other + dealing.secrets[32 * place :]
-    lie = signed(replace(dealing, secrets=secrets), identity(C), mask.context)
+@pytest.mark.parametrize(("liar", "kind"), [(C, SELF_MASK), (F, SELF_MASK), (F, NOISE_SEED)])
+def test_a_dealer_whose_shares_do_not_give_its_secret_is_named(liar, kind):
+    """It commits to one secret and shares another, consistently: only the opening can tell."""
+    context = HONEST.client(Stage.MASKED_INPUT, liar).context
+    message = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][liar])
+    other = commit_secret(context, liar, kind, b"another secret".ljust(32))
+    secrets = message.secrets[: 32 * (kind - 1)] + other + message.secrets[32 * kind :]
+    lie = signed(replace(message, secrets=secrets), identity(liar), context)
 
     def uplink(stage, number, data):
-        return lie if (stage, number) == (Stage.SHARE, C) else data
+        return lie if (stage, number) == (Stage.SHARE_KEYS, liar) else data
 
     with pytest.raises(TamperError, match="committed") as caught:
-        replay(members, uplink)
-    assert caught.value.culprit == C
+        replay(HONEST.members, uplink)
+    assert caught.value.culprit == liar
 
 
 def test_a_dealer_who_shares_another_mask_key_than_it_advertised_is_named():
     members = HONEST.members
 
-    def lying_deal(secrets, peers, place, *, entropy):
-        wrong = (b"another key".ljust(32), *secrets[1:]) if int(peers.ids[place]) == C else secrets
-        return deal(wrong, peers, place, entropy=entropy)
+    def lying_deal(secrets, peers, index, *, entropy):
+        wrong = (b"another key".ljust(32), *secrets[1:]) if int(peers.ids[index]) == C else secrets
+        return deal(wrong, peers, index, entropy=entropy)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skellam.secagg.joining.deal", lying_deal)
+        patch.setattr("skellam.secagg.client.deal", lying_deal)
         with pytest.raises(TamperError, match="advertised") as caught:
-            members.run(Script(silent={Stage.MASK: [C]}))
+            members.run(FaultScript(dropouts={Stage.MASKED_INPUT: [C]}))
     assert caught.value.culprit == C
 
 
 def replay(members, uplink):
     """Run the round with the honest transcript's entropy, with messages changed on the way."""
-    phases = {number: HONEST.client(Stage.ADVERTISE, number) for number in members.numbers}
-    desk = HONEST.server(Stage.ADVERTISE)
+    phases = {number: HONEST.client(Stage.ADVERTISE_KEYS, number) for number in members.numbers}
+    phase = HONEST.server(Stage.ADVERTISE_KEYS)
     outgoing = b""
     for stage in Stage:
         sent = []
         for number in members.numbers:
-            letter = outgoing[number] if isinstance(outgoing, dict) else outgoing
-            phases[number], data = step(members, phases[number], stage, number, letter)
+            message = outgoing[number] if isinstance(outgoing, dict) else outgoing
+            phases[number], data = step(members, phases[number], stage, number, message)
             sent.append(uplink(stage, number, data))
-        result = desk.step(sent)
+        result = phase.step(sent)
         if stage is Stage.UNMASK:
             return result
-        desk, outgoing = result
+        phase, outgoing = result
     raise AssertionError
 
 
@@ -319,34 +329,34 @@ def test_too_many_wrong_openings_raise():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda dealing: replace(dealing, envelopes=dealing.envelopes[1:]),
-        lambda dealing: replace(dealing, envelopes=dealing.envelopes[::-1]),
-        lambda dealing: replace(dealing, own=dealing.own[32:]),
-        lambda dealing: replace(dealing, secrets=dealing.secrets[32:]),
+        lambda sent: replace(sent, envelopes=sent.envelopes[1:]),
+        lambda sent: replace(sent, envelopes=sent.envelopes[::-1]),
+        lambda sent: replace(sent, own=sent.own[32:]),
+        lambda sent: replace(sent, secrets=sent.secrets[32:]),
     ],
     ids=["an envelope short", "out of order", "own commitments short", "secrets short"],
 )
-def test_a_dealing_that_has_not_the_form_of_the_round_counts_as_not_sent(change):
-    context = HONEST.client(Stage.MASK, C).context
-    lie = signed(change(Dealing.decode(HONEST.sent[Stage.SHARE][C])), identity(C), context)
-    gather, boxes = HONEST.serve(Stage.SHARE, {C: lie})
-    assert [fault.culprit for fault in gather.faults] == [C]
+def test_key_shares_that_have_not_the_form_of_the_round_count_as_not_sent(change):
+    context = HONEST.client(Stage.MASKED_INPUT, C).context
+    lie = signed(change(KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][C])), identity(C), context)
+    following, boxes = HONEST.serve(Stage.SHARE_KEYS, {C: lie})
+    assert [fault.culprit for fault in following.faults] == [C]
     assert sorted(boxes) == [A, B, D, E, F]
-    kept = type(gather).from_bytes(gather.to_bytes(), gather.setting)
-    assert kept.faults == gather.faults
+    kept = type(following).from_bytes(following.to_bytes(), following.setting)
+    assert kept.faults == following.faults
 
 
 def test_a_message_out_of_turn_does_not_count():
-    """F fell silent before it dealt; its vector, however well signed, is in nobody's masks."""
+    """F shared no keys; its vector, however well signed, is in nobody's masks."""
     members = cohort(6, 4, dropouts=2, colluders=1)
-    honest = transcript(members, silent={Stage.SHARE: [F]})
-    context = honest.client(Stage.AGREE, A).context
+    honest = transcript(members, dropouts={Stage.SHARE_KEYS: [F]})
+    context = honest.client(Stage.CONSISTENCY_CHECK, A).context
     vector = bytes(8)
     receipt = Receipt(F, sha256(vector).digest(), replayable=False)
-    late = Masked(signed(receipt, honest.party(F).identity, context), vector).encode()
-    confirm, _ = honest.serve(Stage.MASK, {F: late})
-    assert [fault.culprit for fault in confirm.faults] == [F]
-    assert confirm.gathered.survivors.tolist() == [A, B, C, D, E]
+    late = MaskedVector(signed(receipt, honest.party(F).identity, context), vector).encode()
+    following, _ = honest.serve(Stage.MASKED_INPUT, {F: late})
+    assert [fault.culprit for fault in following.faults] == [F]
+    assert following.summed.survivors.tolist() == [A, B, C, D, E]
 
 
 # Vectors
@@ -362,38 +372,42 @@ def test_a_message_sent_twice_counts_once_and_names_its_sender():
 
 def test_a_second_vector_of_the_same_sender_is_not_added():
     other = replace(HONEST.members.vectors[A], values=HONEST.members.vectors[B].values)
-    _, second = HONEST.step(Stage.MASK, A, vector=other)
-    confirm, survivors = HONEST.server(Stage.MASK).step([*HONEST.sent[Stage.MASK].values(), second])
-    assert survivors == HONEST.letters[Stage.AGREE, A]
-    assert confirm.gathered.total == HONEST.server(Stage.AGREE).gathered.total
+    _, second = HONEST.step(Stage.MASKED_INPUT, A, vector=other)
+    following, survivors = HONEST.server(Stage.MASKED_INPUT).step(
+        [*HONEST.sent[Stage.MASKED_INPUT].values(), second]
+    )
+    assert survivors == HONEST.received[Stage.CONSISTENCY_CHECK, A]
+    assert following.summed.total == HONEST.server(Stage.CONSISTENCY_CHECK).summed.total
 
 
 @pytest.mark.parametrize("vector", [b"", bytes(6), bytes(10)])
 def test_a_vector_of_the_wrong_length_is_not_added(vector):
-    context = HONEST.client(Stage.AGREE, A).context
+    context = HONEST.client(Stage.CONSISTENCY_CHECK, A).context
     receipt = Receipt(A, sha256(vector).digest(), replayable=False)
-    lie = Masked(signed(receipt, identity(A), context), vector).encode()
-    confirm, _ = HONEST.serve(Stage.MASK, {A: lie})
-    assert [fault.culprit for fault in confirm.faults] == [A]
-    assert confirm.gathered.survivors.tolist() == NUMBERS[1:]
+    lie = MaskedVector(signed(receipt, identity(A), context), vector).encode()
+    following, _ = HONEST.serve(Stage.MASKED_INPUT, {A: lie})
+    assert [fault.culprit for fault in following.faults] == [A]
+    assert following.summed.survivors.tolist() == NUMBERS[1:]
 
 
 def test_residues_beyond_the_modulus_are_not_added():
     honest = transcript(cohort(4, 3, bits=12, dropouts=1))
-    context = honest.client(Stage.AGREE, A).context
+    context = honest.client(Stage.CONSISTENCY_CHECK, A).context
     vector = np.array([4096, 0, 0], dtype="<u2").tobytes()
     receipt = Receipt(A, sha256(vector).digest(), replayable=False)
-    lie = Masked(signed(receipt, honest.party(A).identity, context), vector).encode()
-    confirm, _ = honest.serve(Stage.MASK, {A: lie})
-    assert [fault.culprit for fault in confirm.faults] == [A]
+    lie = MaskedVector(signed(receipt, honest.party(A).identity, context), vector).encode()
+    following, _ = honest.serve(Stage.MASKED_INPUT, {A: lie})
+    assert [fault.culprit for fault in following.faults] == [A]
 
 
 def test_a_vector_exchanged_on_the_way_is_not_added():
-    masked = Masked.decode(HONEST.sent[Stage.MASK][A])
-    other = Masked.decode(HONEST.sent[Stage.MASK][B])
-    confirm, _ = HONEST.serve(Stage.MASK, {A: replace(masked, vector=other.vector).encode()})
-    assert confirm.gathered.survivors.tolist() == NUMBERS[1:]
-    assert len(confirm.faults) == 1
+    masked = MaskedVector.decode(HONEST.sent[Stage.MASKED_INPUT][A])
+    other = MaskedVector.decode(HONEST.sent[Stage.MASKED_INPUT][B])
+    following, _ = HONEST.serve(
+        Stage.MASKED_INPUT, {A: replace(masked, vector=other.vector).encode()}
+    )
+    assert following.summed.survivors.tolist() == NUMBERS[1:]
+    assert len(following.faults) == 1
 
 
 # Survivors
@@ -401,42 +415,44 @@ def test_a_vector_exchanged_on_the_way_is_not_added():
 
 def test_a_survivor_that_gave_no_vector_cannot_be_claimed():
     """The server would remove noise that the absent client never added."""
-    silent = transcript(
-        cohort(6, 4, dropouts=2, colluders=1, removable=True), silent={Stage.MASK: [F]}
+    lacking = transcript(
+        cohort(6, 4, dropouts=2, colluders=1, removable=True), dropouts={Stage.MASKED_INPUT: [F]}
     )
-    entries = Survivors.decode(silent.letters[Stage.AGREE, A]).rows
+    entries = Survivors.decode(lacking.received[Stage.CONSISTENCY_CHECK, A]).rows
     forged = Receipt(F, bytes(32), replayable=False)
-    context = silent.client(Stage.AGREE, A).context
+    context = lacking.client(Stage.CONSISTENCY_CHECK, A).context
     claims = [forged.encode(), signed(forged, replace(identity(A), number=F), context)]
     lies = [Survivors.of((*entries, claim)).encode() for claim in claims]
     for lie in lies:
         with pytest.raises(TamperError, match="signature"):
-            silent.step(Stage.AGREE, A, lie)
+            lacking.step(Stage.CONSISTENCY_CHECK, A, lie)
 
 
 def test_a_survivor_set_below_the_threshold_is_refused():
-    HONEST.step(Stage.AGREE, A, survivors_without(E, F))
+    HONEST.step(Stage.CONSISTENCY_CHECK, A, survivors_without(E, F))
     with pytest.raises(ThresholdError):
-        HONEST.step(Stage.AGREE, A, survivors_without(D, E, F))
+        HONEST.step(Stage.CONSISTENCY_CHECK, A, survivors_without(D, E, F))
 
 
 def test_a_survivor_set_without_the_client_itself_is_refused():
     with pytest.raises(TamperError, match="survivors are not"):
-        HONEST.step(Stage.AGREE, A, survivors_without(A))
+        HONEST.step(Stage.CONSISTENCY_CHECK, A, survivors_without(A))
 
 
 def test_a_survivor_who_did_not_deal_is_refused():
     members = cohort(6, 4, dropouts=2, colluders=1)
-    honest = transcript(members, silent={Stage.SHARE: [F]})
-    context = honest.client(Stage.AGREE, A).context
+    honest = transcript(members, dropouts={Stage.SHARE_KEYS: [F]})
+    context = honest.client(Stage.CONSISTENCY_CHECK, A).context
     receipt = signed(Receipt(F, bytes(32), replayable=False), honest.party(F).identity, context)
-    entries = Survivors.decode(honest.letters[Stage.AGREE, A]).rows
+    entries = Survivors.decode(honest.received[Stage.CONSISTENCY_CHECK, A]).rows
     with pytest.raises(TamperError, match="survivors are not"):
-        honest.step(Stage.AGREE, A, Survivors.of((*entries, receipt)).encode())
+        honest.step(Stage.CONSISTENCY_CHECK, A, Survivors.of((*entries, receipt)).encode())
 
 
 def agreed(context: bytes, numbers) -> bytes:
-    return Agreed.of(tuple(signed(Agreement(n), identity(n), context) for n in numbers)).encode()
+    return Agreements.of(
+        tuple(signed(Agreement(n), identity(n), context) for n in numbers)
+    ).encode()
 
 
 @pytest.mark.parametrize("shown", range(5))
@@ -446,7 +462,7 @@ def test_a_peer_named_alive_to_some_and_dead_to_others_keeps_one_of_its_secrets(
     camps = {n: (alive if at < shown else dead) for at, n in enumerate((A, B, C, D))} | {F: alive}
     camps_that_open = set()
     for number, lie in camps.items():
-        unmask, _ = HONEST.step(Stage.AGREE, number, lie)
+        unmask, _ = HONEST.step(Stage.CONSISTENCY_CHECK, number, lie)
         voters = sorted([E, *(n for n in camps if camps[n] == lie)])
         with suppress(ThresholdError):
             unmask.step(agreed(unmask.context, voters), entropy=SystemEntropy())
@@ -455,8 +471,8 @@ def test_a_peer_named_alive_to_some_and_dead_to_others_keeps_one_of_its_secrets(
 
 
 def test_agreement_to_another_set_of_survivors_is_not_agreement():
-    unmask, _ = HONEST.step(Stage.AGREE, A)
-    other = extend(HONEST.client(Stage.AGREE, A).context, b"survivors", b"others")
+    unmask, _ = HONEST.step(Stage.CONSISTENCY_CHECK, A)
+    other = extend(HONEST.client(Stage.CONSISTENCY_CHECK, A).context, b"survivors", b"others")
     with pytest.raises(TamperError, match="signature"):
         unmask.step(agreed(other, NUMBERS), entropy=SystemEntropy())
 
@@ -465,37 +481,37 @@ def test_agreements_are_counted_once_and_below_the_threshold_nothing_is_opened()
     context = HONEST.client(Stage.UNMASK, A).context
     entry = signed(Agreement(B), identity(B), context)
     with pytest.raises(TamperError, match="twice"):
-        HONEST.step(Stage.UNMASK, A, Agreed.of((entry,) * 4).encode())
+        HONEST.step(Stage.UNMASK, A, Agreements.of((entry,) * 4).encode())
     with pytest.raises(ThresholdError, match="agree on the survivors"):
         HONEST.step(Stage.UNMASK, A, agreed(context, NUMBERS[:3]))
     HONEST.step(Stage.UNMASK, A, agreed(context, NUMBERS[:4]))
 
 
 def test_agreement_by_the_dead_does_not_count():
-    unmask, _ = HONEST.step(Stage.AGREE, A, survivors_without(E, F))
+    unmask, _ = HONEST.step(Stage.CONSISTENCY_CHECK, A, survivors_without(E, F))
     with pytest.raises(TamperError, match="did not survive"):
         unmask.step(agreed(unmask.context, NUMBERS), entropy=SystemEntropy())
 
 
 def test_dealers_too_few_out_of_order_or_unknown_are_refused():
-    delivery = Delivery.decode(HONEST.letters[Stage.MASK, A])
+    delivery = Delivery.decode(HONEST.received[Stage.MASKED_INPUT, A])
     lies = [[0, 1, 2], [0, 1, 2, 3, 5, 4], [0, 1, 2, 3, 4, 4], [0, 1, 2, 3, 4, 6], [1, 2, 3, 4, 5]]
     for dealers in lies:
         lie = replace(delivery, dealers=np.array(dealers, dtype="<u2"))
         with pytest.raises((TamperError, ThresholdError)):
-            HONEST.step(Stage.MASK, A, lie.encode())
+            HONEST.step(Stage.MASKED_INPUT, A, lie.encode())
 
 
 def test_clients_who_were_shown_different_dealers_do_not_count_as_survivors_together():
-    delivery = Delivery.decode(HONEST.letters[Stage.MASK, A])
+    delivery = Delivery.decode(HONEST.received[Stage.MASKED_INPUT, A])
     fewer = Delivery(delivery.dealers[:-1], delivery.envelopes[:-1]).encode()
-    _, data = HONEST.step(Stage.MASK, A, fewer)
-    confirm, _ = HONEST.serve(Stage.MASK, {A: data})
-    assert confirm.gathered.survivors.tolist() == NUMBERS[1:]
-    entries = Survivors.decode(HONEST.letters[Stage.AGREE, B]).rows
-    mixed = Survivors.of((Masked.decode(data).receipt, *entries[1:])).encode()
+    _, data = HONEST.step(Stage.MASKED_INPUT, A, fewer)
+    following, _ = HONEST.serve(Stage.MASKED_INPUT, {A: data})
+    assert following.summed.survivors.tolist() == NUMBERS[1:]
+    entries = Survivors.decode(HONEST.received[Stage.CONSISTENCY_CHECK, B]).rows
+    mixed = Survivors.of((MaskedVector.decode(data).receipt, *entries[1:])).encode()
     with pytest.raises(TamperError, match="signature"):
-        HONEST.step(Stage.AGREE, B, mixed)
+        HONEST.step(Stage.CONSISTENCY_CHECK, B, mixed)
 
 
 def test_an_arc_of_the_ring_declared_dead_is_refused_by_every_client():
@@ -503,44 +519,44 @@ def test_an_arc_of_the_ring_declared_dead_is_refused_by_every_client():
     honest = transcript(members)
     shape = members.round.topology(150)
     assert not shape.complete
-    agree = honest.client(Stage.AGREE, A)
-    ring = Participants(agree.ids, agree.roll, members.round).graph
-    start = int(ring.places[members.numbers.index(A)]) + 1
+    agree = honest.client(Stage.CONSISTENCY_CHECK, A)
+    ring = Participants(agree.ids, agree.participants, members.round).graph
+    start = int(ring.positions[members.numbers.index(A)]) + 1
     run = {int(agree.ids[ring.order[(start + i) % 150]]) for i in range(shape.run)}
-    assert len(run) <= members.round.dropouts
-    entries = Survivors.decode(honest.letters[Stage.AGREE, A]).rows
+    assert len(run) <= members.round.tolerance.dropouts(150)
+    entries = Survivors.decode(honest.received[Stage.CONSISTENCY_CHECK, A]).rows
     kept = tuple(e for e in entries if Receipt.decode(e).sender not in run)
-    with pytest.raises(ThresholdError, match="one place of the ring"):
-        honest.step(Stage.AGREE, A, Survivors.of(kept).encode())
+    with pytest.raises(ThresholdError, match="one part of the ring"):
+        honest.step(Stage.CONSISTENCY_CHECK, A, Survivors.of(kept).encode())
 
 
 # What is opened
 
 
 def opened(outcome_of):
-    """Return, for each dealer, the places of all secrets of which any share was opened."""
-    places = {}
+    """Return, for each dealer, the kinds of all secrets of which any share was opened."""
+    kinds = {}
     for data in outcome_of.sent[Stage.UNMASK].values():
         for share in Opening.decode(data).shares:
-            places.setdefault(share.dealer, set()).add(share.secret)
-    return places
+            kinds.setdefault(share.dealer, set()).add(share.secret)
+    return kinds
 
 
-@pytest.mark.parametrize("dropped", [[], [B], [B, E]])
+@pytest.mark.parametrize("dropped", [[], [B], [F], [B, E], [E, F]])
 def test_only_what_the_signed_survivors_allow_is_opened(dropped):
     members = cohort(6, 4, dropouts=2, colluders=1, removable=True)
-    done = transcript(members, silent={Stage.MASK: dropped})
-    removed = members.round.removed(6, 6 - len(dropped))
-    for dealer, places in opened(done).items():
+    done = transcript(members, dropouts={Stage.MASKED_INPUT: dropped})
+    survivors = [number for number in NUMBERS if number not in dropped]
+    removed = survivors[4:]
+    for dealer, kinds in opened(done).items():
         if dealer in dropped:
-            assert places == {MASK_KEY}
+            assert kinds == {MASK_KEY}
         else:
-            assert places == {SELF_MASK, *(NOISE + j for j in removed)}
-    for j, seeds in done.outcome.noise_seeds.items():
-        assert j in removed
-        for number, seed in seeds.items():
-            assert seed == done.client(Stage.MASK, number).noise_seeds[j]
-    assert set(done.outcome.noise_seeds) == set(removed)
+            assert kinds == ({SELF_MASK, NOISE_SEED} if dealer in removed else {SELF_MASK})
+    assert done.outcome.noise_seeds == {
+        number: done.client(Stage.MASKED_INPUT, number).noise_seed for number in removed
+    }
+    assert done.outcome.total.messages == len(survivors)
 
 
 def test_masked_vectors_of_a_round_share_nothing_with_those_of_its_replay():
@@ -553,18 +569,18 @@ def test_masked_vectors_of_a_round_share_nothing_with_those_of_its_replay():
 
     def keep(context):
         def uplink(stage, number, data):
-            if stage is Stage.MASK:
-                seen[context, number] = Masked.decode(data).vector
+            if stage is Stage.MASKED_INPUT:
+                seen[context, number] = MaskedVector.decode(data).vector
             return data
 
         return uplink
 
-    members.run(Script(uplink=keep("first")), context="first")
-    members.run(Script(uplink=keep("second")), context="second")
+    members.run(FaultScript(uplink=keep("first")), context="first")
+    members.run(FaultScript(uplink=keep("second")), context="second")
     assert len(set(seen.values())) == 12
 
 
 def test_errors_carry_no_data():
     with pytest.raises(ProtocolError) as caught:
-        HONEST.step(Stage.MASK, A, b"\x01\x05" + bytes(8) + b"secret")
+        HONEST.step(Stage.MASKED_INPUT, A, b"\x01\x05" + bytes(8) + b"secret")
     assert "secret" not in str(caught.value)

@@ -5,7 +5,7 @@ import pytest
 from oracles.rounds import cohort
 from oracles.transcript import transcript
 from skellam.errors import ProtocolError
-from skellam.secagg.bus import Stage
+from skellam.secagg.simulation import Stage
 
 HONEST = transcript(cohort(4, 3, dropouts=1))
 FIRST = HONEST.members.numbers[0]
@@ -16,20 +16,22 @@ def flips(data: bytes):
         yield data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]
 
 
-@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK])
+@pytest.mark.parametrize(
+    "stage", [Stage.SHARE_KEYS, Stage.MASKED_INPUT, Stage.CONSISTENCY_CHECK, Stage.UNMASK]
+)
 def test_a_flipped_byte_from_the_server_is_refused_or_harmless(stage):
     following, sent = HONEST.step(stage, FIRST)
     harmless = 0
-    for letter in flips(HONEST.letters[stage, FIRST]):
+    for message in flips(HONEST.received[stage, FIRST]):
         try:
-            changed, data = HONEST.step(stage, FIRST, letter)
+            changed, data = HONEST.step(stage, FIRST, message)
         except ProtocolError:
             continue
         harmless += 1
         assert data == sent
         assert changed.to_bytes() == following.to_bytes()
     signatures = 64 * 3
-    assert harmless == (signatures if stage is Stage.MASK else 0)
+    assert harmless == (signatures if stage is Stage.MASKED_INPUT else 0)
 
 
 @pytest.mark.parametrize("stage", Stage)
@@ -38,7 +40,7 @@ def test_a_flipped_byte_from_a_client_counts_as_not_sent(stage):
         try:
             result = HONEST.serve(stage, {FIRST: data})
         except ProtocolError:
-            assert stage is Stage.ADVERTISE
+            assert stage is Stage.ADVERTISE_KEYS
             continue
         if stage is Stage.UNMASK:
             assert result.total.values.tolist() == HONEST.outcome.total.values.tolist()

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from oracles.rounds import cohort
 from oracles.transcript import Transcript, transcript
-from skellam.secagg.bus import Stage
+from skellam.secagg.simulation import Stage
 
 GOLDEN = Path(__file__).parents[1] / "vectors" / "secagg_transcript.json"
 
 
 def digests(honest: Transcript) -> dict:
-    letters = {
+    received = {
         f"{stage.value} to {number}": sha256(data).hexdigest()
-        for (stage, number), data in honest.letters.items()
-        if stage is not Stage.ADVERTISE
+        for (stage, number), data in honest.received.items()
+        if stage is not Stage.ADVERTISE_KEYS
     }
     sent = {
         f"{stage.value} from {number}": sha256(data).hexdigest()
@@ -25,13 +25,9 @@ def digests(honest: Transcript) -> dict:
     return {
         "round": honest.members.round.digest.hex(),
         "sent": sent,
-        "letters": letters,
+        "received": received,
         "total": honest.outcome.total.values.tolist(),
-        "noise_seeds": {
-            f"{j} of {number}": seed.hex()
-            for j, seeds in honest.outcome.noise_seeds.items()
-            for number, seed in seeds.items()
-        },
+        "noise_seeds": {str(n): seed.hex() for n, seed in honest.outcome.noise_seeds.items()},
     }
 
 
@@ -40,8 +36,8 @@ def scripted() -> dict[str, dict]:
     sparse = digests(transcript(cohort(130, 2, bits=20, dropouts=3)))
     return {
         "everybody": digests(transcript(four)),
-        "one dropout": digests(transcript(four, silent={Stage.MASK: four.numbers[1:2]})),
-        "sparse": {**sparse, "letters": _fold(sparse["letters"]), "sent": _fold(sparse["sent"])},
+        "one dropout": digests(transcript(four, dropouts={Stage.MASKED_INPUT: four.numbers[1:2]})),
+        "sparse": {**sparse, "received": _fold(sparse["received"]), "sent": _fold(sparse["sent"])},
     }
 
 
@@ -51,7 +47,10 @@ def _fold(named: dict[str, str]) -> str:
 
 def record() -> None:
     """Write the vectors anew: only where the protocol itself changes, with its version byte."""
-    origin = "recorded by record() in tests/secagg/test_golden.py, with scripted entropy"
+    origin = (
+        "version 3 of the protocol (skellam 0.2: a tolerance in the round's parameters, one noise "
+        "seed a client); recorded by record() in tests/secagg/test_golden.py, scripted entropy"
+    )
     text = json.dumps({"origin": origin, "rounds": scripted()}, indent=1, sort_keys=True)
     GOLDEN.write_text(text + "\n")
 

@@ -13,13 +13,22 @@ from oracles.rounds import cohort
 from oracles.transcript import Transcript, transcript
 from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import ProtocolError, TamperError, ThresholdError
-from skellam.secagg.bus import Stage
-from skellam.secagg.graph import graph, topology
-from skellam.secagg.messages import Agreed, Agreement, Receipt, Roll, Survivors, extend, signed
-from skellam.secagg.participants import Participants, enrolled
+from skellam.secagg.graph import graph, sparsest
+from skellam.secagg.messages import (
+    Agreement,
+    Agreements,
+    ParticipantList,
+    Participants,
+    Receipt,
+    Survivors,
+    extend,
+    participants_of,
+    signed,
+)
+from skellam.secagg.simulation import Stage
 
 N, DROPOUTS, FAR = 150, 20, 80
-MEMBERS = cohort(N, 2, dropouts=DROPOUTS, colluders=1, least=N - 1)
+MEMBERS = cohort(N, 2, dropouts=DROPOUTS, colluders=1, min_participants=N - 1)
 SHAPE = MEMBERS.round.topology(N)
 NUMBERS = MEMBERS.numbers
 A = NUMBERS[0]
@@ -32,27 +41,27 @@ def honest() -> Transcript:
 
 @cache
 def peers() -> Participants:
-    agree = honest().client(Stage.AGREE, A)
-    return Participants(agree.ids, agree.roll, MEMBERS.round)
+    agree = honest().client(Stage.CONSISTENCY_CHECK, A)
+    return Participants(agree.ids, agree.participants, MEMBERS.round)
 
 
 def around_ring() -> list[int]:
     return [NUMBERS[place] for place in peers().graph.order]
 
 
-def taken(stage: Stage, letters: dict[int, bytes]) -> tuple[dict, set[int]]:
-    """Return what clients do with their letters, and who refuses."""
+def taken(stage: Stage, messages_in: dict[int, bytes]) -> tuple[dict, set[int]]:
+    """Return what clients do with their messages_in, and who refuses."""
     went_on, refused = {}, set()
-    for number, letter in letters.items():
+    for number, message in messages_in.items():
         try:
-            went_on[number] = honest().step(stage, number, letter)
+            went_on[number] = honest().step(stage, number, message)
         except ProtocolError:
             refused.add(number)
     return went_on, refused
 
 
 def holders(of: Participants, number: int) -> set[int]:
-    return set(of.ids[of.holders(of.place(number))].tolist())
+    return set(of.ids[of.holders(of.index(number))].tolist())
 
 
 def with_row(listing, number: int, change) -> bytes:
@@ -71,32 +80,32 @@ def test_the_cohort_is_a_ring_whose_clients_know_few_others():
 
 
 def test_a_forged_advertisement_is_refused_by_all_its_neighbours_and_then_too_few_deal():
-    roll = Roll.decode(honest().letters[Stage.SHARE, A])
+    listed = ParticipantList.decode(honest().received[Stage.SHARE_KEYS, A])
     forged = NUMBERS[FAR]
-    lie = with_row(roll, forged, flipped)
-    shown, refused = taken(Stage.SHARE, dict.fromkeys(NUMBERS, lie))
-    assert refused == holders(enrolled(lie, MEMBERS.round), forged)
+    lie = with_row(listed, forged, flipped)
+    shown, refused = taken(Stage.SHARE_KEYS, dict.fromkeys(NUMBERS, lie))
+    assert refused == holders(participants_of(lie, MEMBERS.round), forged)
     left = [NUMBERS.index(number) for number in shown]
     assert len(left) == N - 1 - SHAPE.degree < SHAPE.survivors
 
 
 def test_one_client_shown_another_entry_far_away_opens_no_envelope_of_the_others():
-    roll = Roll.decode(honest().letters[Stage.SHARE, A])
+    listed = ParticipantList.decode(honest().received[Stage.SHARE_KEYS, A])
     for number in NUMBERS[1:]:
-        lie = with_row(roll, number, flipped)
-        if number not in holders(enrolled(lie, MEMBERS.round), A):
+        lie = with_row(listed, number, flipped)
+        if number not in holders(participants_of(lie, MEMBERS.round), A):
             break
-    mask, _ = honest().step(Stage.SHARE, A, lie)
+    mask, _ = honest().step(Stage.SHARE_KEYS, A, lie)
     with pytest.raises(TamperError):
-        mask.step(honest().letters[Stage.MASK, A], MEMBERS.vectors[A])
+        mask.step(honest().received[Stage.MASKED_INPUT, A], MEMBERS.vectors[A])
 
 
 def test_one_client_shown_a_shorter_list_opens_no_envelope_of_the_others():
-    rows = Roll.decode(honest().letters[Stage.SHARE, A]).rows
-    mask, _ = honest().step(Stage.SHARE, A, Roll.of(rows[:-1]).encode())
+    rows = ParticipantList.decode(honest().received[Stage.SHARE_KEYS, A]).rows
+    mask, _ = honest().step(Stage.SHARE_KEYS, A, ParticipantList.of(rows[:-1]).encode())
     assert mask.participants == N - 1
     with pytest.raises(TamperError):
-        mask.step(honest().letters[Stage.MASK, A], MEMBERS.vectors[A])
+        mask.step(honest().received[Stage.MASKED_INPUT, A], MEMBERS.vectors[A])
 
 
 def agreements(context: bytes, signers: set[int], named: list[int]) -> bytes:
@@ -106,15 +115,15 @@ def agreements(context: bytes, signers: set[int], named: list[int]) -> bytes:
         own = honest().party(number).identity
         true = number in signers
         entries.append(signed(Agreement(number), own, context if true else bytes(32)))
-    return Agreed.of(entries).encode()
+    return Agreements.of(entries).encode()
 
 
 def test_a_survivor_without_a_vector_is_refused_by_all_its_neighbours_and_then_nobody_opens():
     """Each of the others finds it in its sample of 62 but for 0.75^62 = 2e-8."""
-    survivors = Survivors.decode(honest().letters[Stage.AGREE, A])
+    survivors = Survivors.decode(honest().received[Stage.CONSISTENCY_CHECK, A])
     absent = NUMBERS[FAR]
     lie = with_row(survivors, absent, flipped)
-    signing, refused = taken(Stage.AGREE, dict.fromkeys(NUMBERS, lie))
+    signing, refused = taken(Stage.CONSISTENCY_CHECK, dict.fromkeys(NUMBERS, lie))
     assert refused == holders(peers(), absent)
     unmask, _ = signing[next(iter(signing))]
     state = unmask.to_bytes()
@@ -128,13 +137,15 @@ def test_a_survivor_without_a_vector_is_refused_by_all_its_neighbours_and_then_n
 
 def test_two_halves_of_the_ring_with_other_survivors_each_open_nothing():
     """Each half has a true signature of every second name; 62 draws miss that but for 2^-61."""
-    ring, survivors = around_ring(), Survivors.decode(honest().letters[Stage.AGREE, A])
+    ring, survivors = around_ring(), Survivors.decode(honest().received[Stage.CONSISTENCY_CHECK, A])
     halves = set(ring[: N // 2]), set(ring[N // 2 :])
     refusals = 0
     for half, others in (halves, halves[::-1]):
         dead = [number for number in ring if number in others][:: N // 2 // DROPOUTS + 1]
         kept = [row for row in survivors.rows if Receipt.decode(row).sender not in dead]
-        shown, refused = taken(Stage.AGREE, dict.fromkeys(half, Survivors.of(kept).encode()))
+        shown, refused = taken(
+            Stage.CONSISTENCY_CHECK, dict.fromkeys(half, Survivors.of(kept).encode())
+        )
         assert not refused
         named = [number for number in NUMBERS if number not in dead]
         context = next(iter(shown.values()))[0].context
@@ -173,7 +184,7 @@ def test_which_agreements_a_client_verifies_is_its_own_secret():
 
 def test_agreement_in_the_context_of_other_survivors_is_not_agreement():
     unmask = honest().client(Stage.UNMASK, A)
-    other = extend(honest().client(Stage.AGREE, A).context, b"survivors", b"others")
+    other = extend(honest().client(Stage.CONSISTENCY_CHECK, A).context, b"survivors", b"others")
     with pytest.raises(TamperError, match="signature"):
         unmask.step(agreements(other, set(NUMBERS), NUMBERS), entropy=SystemEntropy())
 
@@ -197,7 +208,7 @@ def revealed(shape, alive, false, colluding) -> bool:
     cuts = np.flatnonzero(np.diff(places, append=places[0] + n) > half) + 1
     if not len(cuts):
         return bool(opened[places].all())
-    parts = np.split(np.roll(opened[places], -cuts[0]), cuts[1:] - cuts[0])
+    parts = np.split(np.listed(opened[places], -cuts[0]), cuts[1:] - cuts[0])
     return any(part.all() for part in parts)
 
 
@@ -211,7 +222,7 @@ def ring_holds(shape, alive) -> bool:
 def test_no_false_survivor_leaves_a_part_that_can_be_opened(n, dropouts, colluders, seed):
     """Dead and colluding crowd around the false, as far as honest clients accept the survivors."""
     rng = np.random.default_rng(seed)
-    shape = topology(n, dropouts=dropouts, colluders=colluders)
+    shape = sparsest(n, dropouts=dropouts, colluders=colluders)
     alive, false, colluding = np.ones((3, n), dtype=bool)
     false[:] = colluding[:] = False
     near = rng.permutation(2 * shape.degree) - shape.degree
@@ -228,7 +239,7 @@ def test_no_false_survivor_leaves_a_part_that_can_be_opened(n, dropouts, collude
 
 def test_with_one_share_fewer_the_last_honest_before_a_false_survivor_would_be_opened():
     """So the bound on the threshold is the least that the proof allows."""
-    shape = topology(300, dropouts=40, colluders=2)
+    shape = sparsest(300, dropouts=40, colluders=2)
     n, run, half = 300, shape.run, shape.degree // 2
     alive = np.ones(n, dtype=bool)
     alive[-run + 1 :] = False

@@ -1,4 +1,4 @@
-"""Whole rounds on the bus: the sum is exact, whoever falls silent within the tolerance."""
+"""Simulated rounds: the sum is exact, whoever drops out within the tolerance."""
 
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ from scipy.stats import chi2
 
 from oracles.rounds import LABEL, cohort
 from skellam.errors import ProtocolError, ThresholdError
-from skellam.secagg.bus import Script, Stage
-from skellam.secagg.messages import Masked
+from skellam.secagg.messages import MaskedVector
+from skellam.secagg.simulation import FaultScript, Stage
 from skellam.vectors import Residues, residue_dtype
 
 
@@ -29,7 +29,7 @@ COVERING = [
     (100, 1 << 14, 8),
     pytest.param(1000, 64, 48, marks=pytest.mark.slow),
 ]
-STAGES = (Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK)
+STAGES = (Stage.SHARE_KEYS, Stage.MASKED_INPUT, Stage.CONSISTENCY_CHECK, Stage.UNMASK)
 
 
 @pytest.mark.parametrize(("clients", "length", "tolerated"), COVERING)
@@ -38,9 +38,9 @@ def test_the_sum_is_exact_with_dropouts_at_every_stage_down_to_the_threshold(
 ):
     members = cohort(clients, length, dropouts=tolerated)
     gone = members.numbers[:tolerated]
-    silent = {stage: gone[at::4] for at, stage in enumerate(STAGES)}
-    outcome = members.run(Script(silent=silent))
-    absent = {*silent[Stage.SHARE], *silent[Stage.MASK]}
+    dropouts = {stage: gone[at::4] for at, stage in enumerate(STAGES)}
+    outcome = members.run(FaultScript(dropouts=dropouts))
+    absent = {*dropouts[Stage.SHARE_KEYS], *dropouts[Stage.MASKED_INPUT]}
     assert set(outcome.survivors) == set(members.numbers) - absent
     assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
 
@@ -63,9 +63,9 @@ def test_one_below_the_threshold_raises_before_anybody_opens_anything(clients, l
         seen.add(stage)
         return data
 
-    silent = {stage: gone[at::3] for at, stage in enumerate(STAGES[:3])}
+    dropouts = {stage: gone[at::3] for at, stage in enumerate(STAGES[:3])}
     with pytest.raises(ThresholdError):
-        members.run(Script(silent=silent, uplink=uplink))
+        members.run(FaultScript(dropouts=dropouts, uplink=uplink))
     assert Stage.UNMASK not in seen
 
 
@@ -73,8 +73,13 @@ def test_one_below_the_threshold_raises_before_anybody_opens_anything(clients, l
 def test_the_sum_is_exact_for_every_width_with_dropouts_at_every_stage(bits):
     members = cohort(10, 1000, bits=bits, dropouts=4, colluders=1)
     a, b, c, d, *rest = members.numbers
-    script = Script(
-        silent={Stage.SHARE: [a], Stage.MASK: [b], Stage.AGREE: [c], Stage.UNMASK: [d]},
+    script = FaultScript(
+        dropouts={
+            Stage.SHARE_KEYS: [a],
+            Stage.MASKED_INPUT: [b],
+            Stage.CONSISTENCY_CHECK: [c],
+            Stage.UNMASK: [d],
+        },
         restart=True,
     )
     outcome = members.run(script)
@@ -82,29 +87,34 @@ def test_the_sum_is_exact_for_every_width_with_dropouts_at_every_stage(bits):
     assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
 
 
-@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK])
+@pytest.mark.parametrize(
+    "stage", [Stage.SHARE_KEYS, Stage.MASKED_INPUT, Stage.CONSISTENCY_CHECK, Stage.UNMASK]
+)
 @pytest.mark.parametrize("clients", [3, 10])
 def test_each_stage_bears_the_tolerated_dropouts_and_not_one_more(stage, clients):
     members = cohort(clients, 5, dropouts=(clients - 1) // 2)
-    last = members.numbers[: members.round.dropouts]
-    outcome = members.run(Script(silent={stage: last}))
+    tolerated = members.round.tolerance.dropouts(clients)
+    last = members.numbers[:tolerated]
+    outcome = members.run(FaultScript(dropouts={stage: last}))
     assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
-    too_many = members.numbers[: members.round.dropouts + 1]
+    too_many = members.numbers[: tolerated + 1]
     with pytest.raises(ThresholdError):
-        members.run(Script(silent={stage: too_many}))
+        members.run(FaultScript(dropouts={stage: too_many}))
 
 
 def test_a_cohort_below_the_least_size_is_refused():
-    members = cohort(5, 5, least=5)
+    members = cohort(5, 5, min_participants=5)
     with pytest.raises(ThresholdError, match="at least 5"):
-        members.run(Script(silent={Stage.ADVERTISE: members.numbers[:1]}))
+        members.run(FaultScript(dropouts={Stage.ADVERTISE_KEYS: members.numbers[:1]}))
 
 
-@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK])
+@pytest.mark.parametrize(
+    "stage", [Stage.SHARE_KEYS, Stage.MASKED_INPUT, Stage.CONSISTENCY_CHECK, Stage.UNMASK]
+)
 def test_the_sparse_graph_bears_dropouts_at_every_stage(stage):
     members = cohort(150, 16, dropouts=7, colluders=1)
     assert not members.round.topology(150).complete
-    outcome = members.run(Script(silent={stage: members.numbers[::22]}))
+    outcome = members.run(FaultScript(dropouts={stage: members.numbers[::22]}))
     assert outcome.total.values.tolist() == members.plain_sum(outcome.survivors)
 
 
@@ -118,11 +128,11 @@ def test_what_a_client_sends_looks_uniform_even_for_a_constant_vector(bits):
     sent = []
 
     def uplink(stage, number, data):
-        if stage is Stage.MASK:
-            sent.append(np.frombuffer(Masked.decode(data).vector, dtype=residue_dtype(bits)))
+        if stage is Stage.MASKED_INPUT:
+            sent.append(np.frombuffer(MaskedVector.decode(data).vector, dtype=residue_dtype(bits)))
         return data
 
-    outcome = members.run(Script(uplink=uplink))
+    outcome = members.run(FaultScript(uplink=uplink))
     assert set(outcome.total.values.tolist()) == {3}
     for values in sent:
         ones = np.array([((values >> j) & 1).sum(dtype=np.int64) for j in range(bits)])
@@ -130,12 +140,14 @@ def test_what_a_client_sends_looks_uniform_even_for_a_constant_vector(bits):
         assert statistic < chi2.isf(1e-7 / 3, bits)
 
 
-@pytest.mark.parametrize("stage", [Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.UNMASK])
-def test_a_letter_that_the_network_changed_stops_its_client(stage):
+@pytest.mark.parametrize(
+    "stage", [Stage.SHARE_KEYS, Stage.MASKED_INPUT, Stage.CONSISTENCY_CHECK, Stage.UNMASK]
+)
+def test_a_message_that_the_network_changed_stops_its_client(stage):
     members = cohort(3, 5)
 
     def downlink(at, number, data):
         return data[:-70] + b"?" + data[-69:] if at is stage else data
 
     with pytest.raises(ProtocolError):
-        members.run(Script(downlink=downlink))
+        members.run(FaultScript(downlink=downlink))

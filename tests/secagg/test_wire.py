@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from oracles.rounds import cohort
 from oracles.transcript import CLIENT, SERVER, transcript
 from skellam.errors import MessageError, PhaseError, ProtocolError
-from skellam.secagg import Fault, History, Setting, messages, wire
-from skellam.secagg.bus import Stage
+from skellam.secagg import Fault, SeenRounds, Setting, messages, wire
 from skellam.secagg.messages import Message
+from skellam.secagg.simulation import Stage
 
 HONEST = transcript(cohort(4, 3, dropouts=1, removable=True))
 FIRST = HONEST.members.numbers[0]
@@ -20,18 +20,18 @@ KINDS = [kind for kind in vars(messages).values() if hasattr(kind, "TAG")]
 
 def examples() -> dict[type[Message], bytes]:
     found = {
-        messages.Advertisement: HONEST.sent[Stage.ADVERTISE][FIRST],
-        messages.Roll: HONEST.letters[Stage.SHARE, FIRST],
-        messages.Dealing: HONEST.sent[Stage.SHARE][FIRST],
-        messages.Delivery: HONEST.letters[Stage.MASK, FIRST],
-        messages.Masked: HONEST.sent[Stage.MASK][FIRST],
-        messages.Survivors: HONEST.letters[Stage.AGREE, FIRST],
-        messages.Agreement: HONEST.sent[Stage.AGREE][FIRST],
-        messages.Agreed: HONEST.letters[Stage.UNMASK, FIRST],
+        messages.Advertisement: HONEST.sent[Stage.ADVERTISE_KEYS][FIRST],
+        messages.ParticipantList: HONEST.received[Stage.SHARE_KEYS, FIRST],
+        messages.KeyShares: HONEST.sent[Stage.SHARE_KEYS][FIRST],
+        messages.Delivery: HONEST.received[Stage.MASKED_INPUT, FIRST],
+        messages.MaskedVector: HONEST.sent[Stage.MASKED_INPUT][FIRST],
+        messages.Survivors: HONEST.received[Stage.CONSISTENCY_CHECK, FIRST],
+        messages.Agreement: HONEST.sent[Stage.CONSISTENCY_CHECK][FIRST],
+        messages.Agreements: HONEST.received[Stage.UNMASK, FIRST],
         messages.Opening: HONEST.sent[Stage.UNMASK][FIRST],
     }
-    found[messages.Envelope] = messages.Dealing.decode(found[messages.Dealing]).envelopes[0]
-    found[messages.Receipt] = messages.Masked.decode(found[messages.Masked]).receipt
+    found[messages.Envelope] = messages.KeyShares.decode(found[messages.KeyShares]).envelopes[0]
+    found[messages.Receipt] = messages.MaskedVector.decode(found[messages.MaskedVector]).receipt
     return found
 
 
@@ -52,12 +52,37 @@ def test_a_message_has_one_encoding(kind):
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
 def test_unknown_versions_other_kinds_and_trailing_bytes_are_refused(kind):
     data = EXAMPLES[kind]
-    with pytest.raises(MessageError, match="version 1 is unknown"):
-        kind.decode(b"\x01" + data[1:])
+    with pytest.raises(MessageError, match="got version 2 of the protocol, need version 3"):
+        kind.decode(b"\x02" + data[1:])
     with pytest.raises(MessageError, match="of kind"):
         kind.decode(data[:1] + b"\xff" + data[2:])
     with pytest.raises(MessageError, match="1 bytes trail"):
         kind.decode(data + b"\x00")
+
+
+@pytest.mark.parametrize(("removable", "secrets"), [(False, 2), (True, 3)])
+def test_the_sizes_are_those_of_the_reference(removable, secrets):
+    """docs/reference/protocol.md, for 4 participants of whom 3 survive and residues of 2 bytes."""
+    members = cohort(4, 3, dropouts=1, removable=removable)
+    done = transcript(members, dropouts={Stage.MASKED_INPUT: members.numbers[:1]})
+    n, m, last = 4, 3, members.numbers[-1]
+    envelope = 150 + 66 * secrets
+    sent = {stage: len(done.sent[stage][last]) for stage in Stage}
+    assert sent == {
+        Stage.ADVERTISE_KEYS: 170,
+        Stage.SHARE_KEYS: 54 + 64 * secrets + (n - 1) * (4 + envelope),
+        Stage.MASKED_INPUT: 117 + 2 * 3,
+        Stage.CONSISTENCY_CHECK: 74,
+        Stage.UNMASK: 78 + 75 * n,
+    }
+    received = {stage: len(done.received[stage, last]) for stage in Stage}
+    assert received == {
+        Stage.ADVERTISE_KEYS: 0,
+        Stage.SHARE_KEYS: 6 + 170 * n,
+        Stage.MASKED_INPUT: 2 + 4 + 2 * n + 4 + (n - 1) * (4 + envelope),
+        Stage.CONSISTENCY_CHECK: 6 + 107 * m,
+        Stage.UNMASK: 6 + 74 * m,
+    }
 
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
@@ -69,18 +94,18 @@ def test_every_truncation_is_refused(kind):
 
 
 def test_lengths_above_their_limits_are_refused_without_reading_on():
-    head = EXAMPLES[messages.Roll][:2]
+    head = EXAMPLES[messages.ParticipantList][:2]
     with pytest.raises(MessageError, match="must lie in"):
-        messages.Roll.decode(head + b"\x00\x01\x00\x00")
-    head = EXAMPLES[messages.Masked][:2]
+        messages.ParticipantList.decode(head + b"\x00\x01\x00\x00")
+    head = EXAMPLES[messages.MaskedVector][:2]
     with pytest.raises(MessageError, match="must lie in"):
-        messages.Masked.decode(head + b"\x00\xff\xff\xff")
+        messages.MaskedVector.decode(head + b"\x00\xff\xff\xff")
 
 
 def test_a_list_of_another_kind_or_version_has_no_senders():
-    honest = messages.Roll.decode(EXAMPLES[messages.Roll])
-    for head in (b"\x01\x01", b"\x02\x06"):
-        lie = messages.Roll.of([head + row[2:] for row in honest.rows])
+    honest = messages.ParticipantList.decode(EXAMPLES[messages.ParticipantList])
+    for head in (b"\x02\x01", b"\x03\x06"):
+        lie = messages.ParticipantList.of([head + row[2:] for row in honest.rows])
         with pytest.raises(MessageError, match="another kind or version"):
             _ = lie.senders
 
@@ -112,14 +137,14 @@ def test_fuzzed_bytes_are_a_message_or_our_error(kind, data):
 @pytest.mark.parametrize("stage", Stage)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_fuzzed_letters_and_states_raise_our_errors_alone(stage, data):
-    letter = data.draw(st.binary(max_size=200))
-    if stage is not Stage.ADVERTISE:
+def test_fuzzed_messages_and_states_raise_our_errors_alone(stage, data):
+    message = data.draw(st.binary(max_size=200))
+    if stage is not Stage.ADVERTISE_KEYS:
         with pytest.raises(ProtocolError):
-            HONEST.step(stage, FIRST, letter)
+            HONEST.step(stage, FIRST, message)
     state = HONEST.states[stage, FIRST]
     cut = data.draw(st.integers(0, len(state)))
-    changed = state[:cut] + letter
+    changed = state[:cut] + message
     try:
         phase = CLIENT[stage].from_bytes(changed, HONEST.party(FIRST))
     except ProtocolError:
@@ -139,7 +164,7 @@ def test_the_bytes_of_a_phase_are_that_phase_of_that_round_or_nothing(stage):
     with pytest.raises(PhaseError):
         CLIENT[stage].from_bytes(state, replace(party, round=other))
     with pytest.raises(PhaseError):
-        SERVER[stage].from_bytes(HONEST.desks[stage], Setting(other, HONEST.roster))
+        SERVER[stage].from_bytes(HONEST.server_states[stage], Setting(other, HONEST.roster))
     with pytest.raises(MessageError):
         CLIENT[stage].from_bytes(b"\x07" + state[1:], party)
     with pytest.raises(MessageError):
@@ -147,24 +172,24 @@ def test_the_bytes_of_a_phase_are_that_phase_of_that_round_or_nothing(stage):
 
 
 @given(st.frozensets(st.binary(min_size=32, max_size=32)))
-def test_a_history_survives_its_bytes(rounds):
-    history = History(rounds)
-    assert History.from_bytes(history.to_bytes()) == history
+def test_seen_rounds_survive_their_bytes(rounds):
+    seen = SeenRounds(rounds)
+    assert SeenRounds.from_bytes(seen.to_bytes()) == seen
 
 
 @given(st.binary())
-def test_fuzzed_histories_are_a_history_or_our_error(data):
+def test_fuzzed_histories_are_seen_rounds_or_our_error(data):
     try:
-        history = History.from_bytes(data)
+        seen = SeenRounds.from_bytes(data)
     except MessageError:
         return
-    assert history.to_bytes() == data
+    assert seen.to_bytes() == data
 
 
-def test_a_history_out_of_order_is_refused():
-    two = History(frozenset([b"a" * 32, b"b" * 32])).to_bytes()
+def test_seen_rounds_out_of_order_are_refused():
+    two = SeenRounds(frozenset([b"a" * 32, b"b" * 32])).to_bytes()
     with pytest.raises(MessageError, match="order"):
-        History.from_bytes(two[:5] + two[37:] + two[5:37])
+        SeenRounds.from_bytes(two[:5] + two[37:] + two[5:37])
 
 
 @given(reason=st.text(), culprit=st.none() | st.integers(0, 2**64 - 1))

@@ -6,30 +6,26 @@ Sans-IO: bytes and arrays in, bytes and arrays out. The protocol is that of Bona
 
 from __future__ import annotations
 
-from skellam.secagg import bus, client, seeds, server
+from skellam.secagg import client, server, simulation
 from skellam.secagg.graph import Topology, topology
-from skellam.secagg.identity import Identity, Roster
-from skellam.secagg.inbox import Fault
-from skellam.secagg.phase import Party, Setting
-from skellam.secagg.round import History, Round
-from skellam.secagg.seal import Seal, SealVerifier
-from skellam.secagg.unlock import Outcome
+from skellam.secagg.identity import Identity, Roster, Seal, SealVerifier
+from skellam.secagg.parameters import Party, RoundParameters, SeenRounds, Setting
+from skellam.secagg.server import Fault, Outcome
 
 __all__ = [
     "Fault",
-    "History",
     "Identity",
     "Outcome",
     "Party",
     "Roster",
-    "Round",
+    "RoundParameters",
     "Seal",
     "SealVerifier",
+    "SeenRounds",
     "Setting",
     "Topology",
-    "bus",
     "client",
-    "seeds",
     "server",
+    "simulation",
     "topology",
 ]

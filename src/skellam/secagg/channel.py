@@ -1,4 +1,4 @@
-"""What two clients know and the server does not: X25519 agreement, sealed shares, mask seeds.
+"""Channels between two clients: X25519 agreement, sealed shares, mask seeds.
 
 Each key is derived for one context and one purpose. A channel carries one envelope in each
 direction, which the sealed names tell apart; the nonces are random, so that a client that was

@@ -1,26 +1,350 @@
-"""A client's part: advertise, share, mask, agree, unmask, done.
+"""Client phases: advertise keys, share keys, masked input, consistency check, unmask, done.
 
 Each phase has one method, ``step``, that takes what the server sent and returns the next phase with
-the bytes to send. A client opens, for each peer, either shares of its self mask or shares of its
-mask key, never both, and only for a set of survivors that enough others signed.
+the bytes to send. A client opens, for each peer, either shares of its self mask (and of its noise
+seed, if the signed survivors are more than needed) or shares of its mask key, never both, and only
+for a set of survivors that enough others signed.
 
 ::
 
-    share, data, history = Advertise(party).step(history=history, entropy=entropy)
-    mask, data = share.step(roll, entropy=entropy)
-    vector = ...  # noise for mask.participants shares, removable by mask.noise_seeds
-    agree, data = mask.step(delivery, vector)
-    unmask, data = agree.step(survivors)
-    done, data = unmask.step(agreed, entropy=entropy)
+    share_keys, data, seen = AdvertiseKeys(party).step(seen=seen, entropy=entropy)
+    masked_input, data = share_keys.step(participant_list, entropy=entropy)
+    vector = ...  # for masked_input.participants, noise from masked_input.noise_seed if any
+    check, data = masked_input.step(delivery, vector)
+    unmask, data = check.step(survivors)
+    done, data = unmask.step(agreements, entropy=entropy)
 
-Where each message meets a new process, keep ``mask.to_bytes()`` *before* ``data`` is sent and go on
-with ``Mask.from_bytes(kept, party)``; when a step raises, delete what was kept.
+Where each message meets a new process, keep ``phase.to_bytes()`` *before* ``data`` is sent and go
+on with ``MaskedInput.from_bytes(kept, party)``; when a step raises, delete what was kept.
 """
 
 from __future__ import annotations
 
-from skellam.secagg.joining import Advertise, Share
-from skellam.secagg.masking import Mask
-from skellam.secagg.opening import Agree, Done, Unmask
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Annotated, Any, final
 
-__all__ = ["Advertise", "Agree", "Done", "Mask", "Share", "Unmask"]
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam.entropy import Entropy, random_bytes
+from skellam.errors import TamperError, ThresholdError
+from skellam.secagg.channel import KeyPair, channel_purpose, mask_purpose, seal, self_mask, unseal
+from skellam.secagg.masks import add_masks
+from skellam.secagg.messages import (
+    MAX_SECRETS,
+    Advertisement,
+    Agreement,
+    Agreements,
+    Delivery,
+    Envelope,
+    KeyShares,
+    MaskedVector,
+    Opening,
+    ParticipantList,
+    Participants,
+    Receipt,
+    Survivors,
+    attested,
+    authentic,
+    extend,
+    find,
+    participants_of,
+    signed,
+)
+from skellam.secagg.parameters import Party, Phase, SeenRounds
+from skellam.secagg.shares import (
+    MASK_KEY,
+    NOISE_SEED,
+    SELF_MASK,
+    Held,
+    commit_secret,
+    deal,
+    wanted,
+)
+from skellam.secagg.wire import Digest, Fixed, Id, Ids, Indices, Many, Nested, Uint
+from skellam.vectors import Residues
+
+_Secrets = Annotated[tuple[bytes, ...], Many(Fixed(32), MAX_SECRETS)]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Neighbour:
+    """Another client next to this one: its public mask key, and the key of the common channel."""
+
+    number: Id
+    mask_key: Digest
+    channel: Digest
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AdvertiseKeys(Phase[Party]):
+    """The beginning; it holds nothing yet."""
+
+    TAG = 33
+
+    def step(self, *, seen: SeenRounds, entropy: Entropy) -> tuple[ShareKeys, bytes, SeenRounds]:
+        """Return the next phase, the advertisement, and the seen rounds to keep from now on."""
+        self._leave()
+        round_, me = self.setting.round, self.setting.identity
+        remembered = seen.enter(round_)
+        channel, mask, nonce = (random_bytes(32, entropy=entropy) for _ in range(3))
+        message = Advertisement(me.number, KeyPair(channel).public, KeyPair(mask).public, nonce)
+        sent = signed(message, me, round_.digest)
+        return ShareKeys(self.setting, channel, mask, sha256(sent).digest()), sent, remembered
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ShareKeys(Phase[Party]):
+    """Advertised its keys; waits for the list of participants."""
+
+    TAG = 34
+    channel: Digest
+    mask: Digest
+    sent: Digest
+
+    def step(self, participant_list: bytes, *, entropy: Entropy) -> tuple[MaskedInput, bytes]:
+        """Verify who takes part and return the shares for the neighbours."""
+        self._leave()
+        party = self.setting
+        peers = participants_of(participant_list, party.round)
+        party.round.require_participants(len(peers.ids))
+        find(peers.ids, party.roster.numbers, "is not on the roster")
+        index = peers.index(party.identity.number)
+        entries = ParticipantList.decode(participant_list).entries
+        if sha256(entries[index].tobytes()).digest() != self.sent:
+            raise TamperError("the list holds another advertisement of this client than it sent")
+        fresh = [random_bytes(32, entropy=entropy) for _ in range(1, party.round.secret_count)]
+        secrets = (self.mask, *fresh)
+        bundles = deal(secrets, peers, index, entropy=entropy)
+        own = bundles.pop(index)
+        known = attested(Advertisement, entries[[*bundles]], party.roster, party.round.digest)
+        near = self._meet(known, peers.context)
+        envelopes = tuple(
+            self._envelope(to, held, peers.context, entropy)
+            for to, held in zip(near, bundles.values(), strict=True)
+        )
+        message = self._key_shares(secrets, own, envelopes, peers.context)
+        return MaskedInput(party, peers.context, peers.ids, secrets, near, own), message
+
+    def _meet(self, others: tuple[Advertisement, ...], context: bytes) -> tuple[Neighbour, ...]:
+        me, pair = self.setting.identity.number, KeyPair(self.channel)
+        return tuple(
+            Neighbour(
+                other.sender,
+                other.mask_key,
+                pair.agree(
+                    other.channel_key,
+                    channel_purpose(context, me, other.sender),
+                    culprit=other.sender,
+                ),
+            )
+            for other in others
+        )
+
+    def _envelope(self, to: Neighbour, held: Held, context: bytes, entropy: Entropy) -> bytes:
+        me = self.setting.identity
+        sealed = seal(to.channel, me.number, to.number, held.bundle, entropy=entropy)
+        commitments = held.commitments(context, to.number)
+        return signed(Envelope(me.number, to.number, commitments, sealed), me, context)
+
+    def _key_shares(
+        self, secrets: tuple[bytes, ...], own: Held, envelopes: tuple[bytes, ...], context: bytes
+    ) -> bytes:
+        me = self.setting.identity
+        committed = b"".join(
+            commit_secret(context, me.number, kind, secrets[kind])
+            for kind in range(SELF_MASK, len(secrets))
+        )
+        message = KeyShares(me.number, committed, own.commitments(context, me.number), envelopes)
+        return signed(message, me, context)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MaskedInput(Phase[Party]):
+    """Shared its keys; waits for the others' shares and for this client's vector."""
+
+    TAG = 35
+    context: Digest
+    ids: Ids
+    secrets: _Secrets
+    near: Annotated[tuple[Neighbour, ...], Many(Nested(Neighbour))]
+    own: Annotated[Held, Nested(Held)]
+
+    @property
+    def participants(self) -> int:
+        """How many take part, counted in the verified list: the noise is shared among these."""
+        return len(self.ids)
+
+    @property
+    def noise_seed(self) -> bytes | None:
+        """The seed that this client must draw its noise from, if noise is removable."""
+        return self.secrets[NOISE_SEED] if self.setting.round.has_noise_seed else None
+
+    def step(self, delivery: bytes, vector: Residues) -> tuple[ConsistencyCheck, bytes]:
+        """Open the envelopes and return the masked vector."""
+        self._leave()
+        party, me = self.setting, self.setting.identity
+        party.round.require(vector)
+        message = Delivery.decode(delivery)
+        near = self._dealers(message.dealers)
+        held = self._open(message.envelopes, near)
+        context = extend(self.context, b"dealers", message.dealers.tobytes())
+        values = vector.values.copy()
+        added, subtracted = self._mask_seeds(near, context)
+        add_masks(values, bits=vector.bits, added=added, subtracted=subtracted)
+        data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+        receipt = Receipt(me.number, sha256(data).digest(), vector.replayable)
+        masked = MaskedVector(signed(receipt, me, context), data)
+        following = ConsistencyCheck(party, self.context, context, self.ids, message.dealers, held)
+        return following, masked.encode()
+
+    def _dealers(self, dealers: NDArray[np.uint16]) -> list[Neighbour]:
+        """Return the neighbours who dealt; raise unless enough did, and this client."""
+        if (dealers[1:] <= dealers[:-1]).any() or (dealers >= len(self.ids)).any():
+            raise TamperError("the list of dealers is out of order or names nobody")
+        needed = self.setting.round.tolerance.survivors(len(self.ids))
+        if len(dealers) < needed:
+            raise ThresholdError(f"{len(dealers)} of {len(self.ids)} shared keys; {needed} must")
+        known = [self.setting.identity.number, *(to.number for to in self.near)]
+        mine, *dealt = np.isin(np.array(known, dtype="<u8"), self.ids[dealers])
+        if not mine:
+            raise TamperError("the list of dealers leaves this client out")
+        return [to for to, present in zip(self.near, dealt, strict=True) if present]
+
+    def _open(self, envelopes: tuple[bytes, ...], near: list[Neighbour]) -> tuple[Held, ...]:
+        if len(envelopes) != len(near):
+            raise TamperError(f"{len(near)} neighbours dealt, but {len(envelopes)} envelopes came")
+        opened = (self._open_one(*pair) for pair in zip(envelopes, near, strict=True))
+        return (*opened, self.own)
+
+    def _open_one(self, data: bytes, dealer: Neighbour) -> Held:
+        """Return what is inside; verify the dealer's signature only to know whom to blame."""
+        me, party = self.setting.identity.number, self.setting
+        envelope = Envelope.decode(data)
+        if (envelope.sender, envelope.holder) != (dealer.number, me):
+            raise TamperError("an envelope is not the one from that neighbour to this client")
+        try:
+            bundle = unseal(dealer.channel, dealer.number, me, envelope.ciphertext)
+            held = Held(dealer.number, bundle)
+            regular = len(bundle) == len(self.own.bundle)
+            if regular and held.commitments(self.context, me) == envelope.commitments:
+                return held
+        except TamperError:
+            pass
+        authentic(Envelope, data, party.roster, self.context)
+        raise TamperError(
+            f"client {dealer.number} dealt shares that it did not commit to", culprit=dealer.number
+        )
+
+    def _mask_seeds(self, near: list[Neighbour], context: bytes) -> tuple[list[bytes], list[bytes]]:
+        me, pair = self.setting.identity.number, KeyPair(self.secrets[MASK_KEY])
+        added, subtracted = [self_mask(self.secrets[SELF_MASK], context)], list[bytes]()
+        for other in near:
+            purpose = mask_purpose(context, me, other.number)
+            seed = pair.agree(other.mask_key, purpose, culprit=other.number)
+            (added if me < other.number else subtracted).append(seed)
+        return added, subtracted
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ConsistencyCheck(Phase[Party]):
+    """Sent its input; waits for the set of survivors. Its own secrets are gone from here on."""
+
+    TAG = 36
+    participants: Digest
+    context: Digest
+    ids: Ids
+    dealers: Indices
+    held: Annotated[tuple[Held, ...], Many(Nested(Held))]
+
+    def step(self, survivors: bytes) -> tuple[Unmask, bytes]:
+        """Check who survived and return this client's signature under that set."""
+        self._leave()
+        party = self.setting
+        peers = Participants(self.ids, self.participants, party.round)
+        index = peers.index(party.identity.number)
+        message = Survivors.decode(survivors)
+        ids = message.senders
+        at = find(ids, self.ids, "survived without taking part")
+        alive, dealt = (_marked(indices, len(self.ids)) for indices in (at, self.dealers))
+        if (alive & ~dealt).any() or not alive[index]:
+            raise TamperError("the survivors are not this client and others who dealt")
+        near = np.isin(at, peers.holders(index))
+        attested(Receipt, message.entries[near], party.roster, self.context)
+        if not peers.graph.holds_together(alive):
+            raise ThresholdError(
+                f"{len(ids)} of {len(self.ids)} survived; that is too few, in all "
+                "or in one part of the ring"
+            )
+        context = extend(self.context, b"survivors", ids.tobytes())
+        agreement = signed(Agreement(party.identity.number), party.identity, context)
+        sample = peers.graph.topology.sample
+        return Unmask(party, context, len(self.ids), sample, ids, self.held), agreement
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Unmask(Phase[Party]):
+    """Signed the survivors; waits for the others' signatures."""
+
+    TAG = 37
+    context: Digest
+    participants: Annotated[int, Uint(2)]
+    sample: Annotated[int, Uint(2)]
+    survivors: Ids
+    held: Annotated[tuple[Held, ...], Many(Nested(Held))]
+
+    def step(self, agreements: bytes, *, entropy: Entropy) -> tuple[Done, bytes]:
+        """Return the shares that open the sum, if enough others signed the same survivors.
+
+        Their signatures are verified all, or on a ring as many as are drawn from ``entropy``.
+        """
+        self._leave()
+        party = self.setting
+        message = Agreements.decode(agreements)
+        ids = message.senders
+        find(ids, self.survivors, "agreed but did not survive")
+        needed = party.round.tolerance.survivors(self.participants)
+        if len(ids) < needed:
+            raise ThresholdError(f"{len(ids)} agree on the survivors; {needed} must")
+        drawn = message.entries[_drawn(len(ids), self.sample, entropy)]
+        attested(Agreement, drawn, party.roster, self.context)
+        alive = set(self.survivors.tolist())
+        removed = set(party.round.removed(self.participants, self.survivors.tolist()))
+        shares = tuple(
+            held.open(kind)
+            for held in self.held
+            for kind in wanted(alive=held.dealer in alive, removed=held.dealer in removed)
+        )
+        opening = Opening(party.identity.number, shares)
+        return Done(party), signed(opening, party.identity, self.context)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Done(Phase[Party]):
+    """The end; nothing secret is left."""
+
+    TAG = 38
+
+
+def _marked(indices: NDArray[np.integer[Any]], count: int) -> NDArray[np.bool_]:
+    """Return, for each index below ``count``, whether it is among ``indices``."""
+    marked = np.zeros(count, dtype=bool)
+    marked[indices] = True
+    return marked
+
+
+def _drawn(count: int, sample: int, entropy: Entropy) -> NDArray[np.intp]:
+    """Return ``sample`` of ``count`` indices, drawn with replacement, or all if no more."""
+    if sample >= count:
+        return np.arange(count)
+    # 64 bits modulo 16 favour no index by more than 2**-48 of its probability.
+    words = np.empty(sample, dtype=np.uint64)
+    entropy.fill(words)
+    return np.unique(words % np.uint64(count)).astype(np.intp)

@@ -1,4 +1,4 @@
-"""Who shares masks and secrets with whom: everybody with everybody, or neighbours on a ring.
+"""Communication graph: everybody shares masks and secrets with everybody, or on a ring.
 
 Above some size each client deals only with the ``degree`` participants next to it on a randomly
 permuted ring (a Harary graph), as in Bell, Bonawitz, Gascón, Lepoint, Raykova, "Secure
@@ -7,7 +7,7 @@ conditions are held here by exact hypergeometric tails, in integers:
 
 1. a secret is opened by more than ``run`` neighbours besides all colluders among them;
 2. everybody keeps ``threshold`` living neighbours (else a mask cannot be removed);
-3. every ``run`` successive places keep more survivors than colluders: an honest one.
+3. every ``run`` successive positions keep more survivors than colluders: an honest one.
 
 The paper's server knows the graph only after the dropouts, and may learn the sums of parts. Here a
 lying server names the survivors after it has seen the ring, and must learn one sum or nothing. So
@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
+from skellam.cohorts import Tolerance
 from skellam.entropy import SeededEntropy
 from skellam.errors import InfeasibleError
 from skellam.secagg.wire import MAX_PARTICIPANTS
@@ -54,7 +55,7 @@ class Topology:
     """Shares that open a secret."""
     run: int
     window: int
-    """The fewest survivors in any ``run`` successive places of the ring."""
+    """The fewest survivors in any ``run`` successive positions of the ring."""
     sample: int
     """How many of the others' agreements each client verifies."""
 
@@ -64,22 +65,30 @@ class Topology:
         return self.degree == self.participants - 1
 
 
-@lru_cache(maxsize=64)
-def topology(participants: int, *, dropouts: int, colluders: int) -> Topology:
-    """Return the sparsest ring that is safe, or the complete graph where that saves no half.
+def topology(participants: int, tolerance: Tolerance) -> Topology:
+    """Return the numbers of a cohort's graph, or raise `InfeasibleError`.
 
-    ``dropouts`` may fall silent in the course of the round and ``colluders`` may work for the
-    server. On the complete graph ``threshold = n - dropouts``, and ``2 threshold > n + colluders``.
+    On the complete graph ``threshold = survivors``, and ``2 threshold > n + colluders``.
     """
     n = _checks.integer("participants", participants, 2, MAX_PARTICIPANTS)
-    survivors = n - dropouts
-    if not (2 * survivors > n + colluders and survivors - colluders >= 2):
-        least = max(2 * dropouts + colluders + 1, dropouts + colluders + 2)
+    dropouts, colluders = tolerance.dropouts(n), tolerance.colluders(n)
+    if not tolerance.feasible(n):
         raise InfeasibleError(
             f"{n} participants cannot bear {dropouts} dropouts and {colluders} colluders; "
-            f"at least {least} can"
+            "Tolerance.min_cohort says from which size on all can"
         )
+    return sparsest(n, dropouts=dropouts, colluders=colluders)
+
+
+@lru_cache(maxsize=64)
+def sparsest(n: int, *, dropouts: int, colluders: int) -> Topology:
+    """Return the sparsest ring that is safe, or the complete graph where that saves no half.
+
+    ``dropouts`` may drop out in the course of the round and ``colluders`` may work for the server;
+    a `Tolerance` must have found both feasible.
+    """
     ring = _sparsest_ring(n, dropouts, colluders) if n > SMALL else None
+    survivors = n - dropouts
     return ring or Topology(n, survivors, n - 1, survivors, n, survivors, n)
 
 
@@ -103,16 +112,16 @@ def _sparsest_ring(n: int, dropouts: int, colluders: int) -> Topology | None:
     def needs_many(half: int) -> bool:
         return threshold(half) >= run + exceeded(n - 1, colluders, 2 * half, times=n, bits=secure)
 
-    most = (n - 1) // 4
-    run = _least(keeps_honest, 1, most)
-    half = _least(needs_many, run, most) if run else 0
+    max_half = (n - 1) // 4
+    run = _smallest(keeps_honest, 1, max_half)
+    half = _smallest(needs_many, run, max_half) if run else 0
     if not half:
         return None
     sample = _sample(n, n - dropouts, colluders)
     return Topology(n, n - dropouts, 2 * half, threshold(half), run, window(run), sample)
 
 
-def _least(holds: Callable[[int], bool], low: int, high: int) -> int:
+def _smallest(holds: Callable[[int], bool], low: int, high: int) -> int:
     """Return the least of ``low .. high`` that holds, if larger ones then do too; 0 if none."""
     at = low
     while not holds(at):
@@ -158,8 +167,8 @@ class Graph:
 
     topology: Topology
     order: NDArray[np.intp]
-    """Who sits at each place of the ring."""
-    places: NDArray[np.intp]
+    """Who sits at each position of the ring."""
+    positions: NDArray[np.intp]
 
     def neighbours(self, i: int) -> NDArray[np.intp]:
         """Return the neighbours of ``i`` in ascending order."""
@@ -167,7 +176,7 @@ class Graph:
         if self.topology.complete:
             return np.delete(np.arange(n), i)
         steps = np.concatenate([np.arange(-half, 0), np.arange(1, half + 1)])
-        return np.sort(self.order[(self.places[i] + steps) % n])
+        return np.sort(self.order[(self.positions[i] + steps) % n])
 
     def holds_together(self, alive: NDArray[np.bool_]) -> bool:
         """Return whether ``alive`` is enough, everywhere on the ring, to hide all but the sum."""
@@ -184,9 +193,9 @@ def graph(shape: Topology, seed: bytes) -> Graph:
     keys = np.empty((2, shape.participants), dtype="<u8")
     SeededEntropy(seed, "secagg/ring").fill(keys)
     order = ascending(keys)
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    return Graph(shape, order, places)
+    positions = np.empty_like(order)
+    positions[order] = np.arange(len(order))
+    return Graph(shape, order, positions)
 
 
 def ascending(keys: NDArray[np.uint64]) -> NDArray[np.intp]:

@@ -1,4 +1,4 @@
-"""Who is who: Ed25519 identities, the roster of those who may take part, and their signatures.
+"""Identities: Ed25519 keys, the roster of those who may take part, and their signatures.
 
 A signature covers a context (the digest of all that was agreed before) and the message itself,
 whose encoding begins with its version and kind; so it can serve neither in another round nor as
@@ -20,6 +20,7 @@ from skellam.entropy import Entropy, random_bytes
 from skellam.errors import TamperError
 
 _PREFIX = b"skellam/secagg/signature/"
+_SEAL = b"skellam/seal/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Identity:
     def __post_init__(self) -> None:
         _checks.integer("number", self.number, 0, (1 << 64) - 1)
         key = _checks.octets("key", self.key, 32)
-        object.__setattr__(self, "_signer", Ed25519PrivateKey.from_private_bytes(key))
+        _checks.assign(self, _signer=Ed25519PrivateKey.from_private_bytes(key))
 
     @classmethod
     def generate(cls, number: int, *, entropy: Entropy) -> Identity:
@@ -61,8 +62,8 @@ class Roster:
     def __post_init__(self) -> None:
         for number, key in self.keys.items():
             _checks.octets(f"the key of {number}", key, 32)
-        object.__setattr__(self, "keys", dict(self.keys))
-        object.__setattr__(self, "numbers", np.sort(np.array([*self.keys], dtype="<u8")))
+        numbers = np.sort(np.array([*self.keys], dtype="<u8"))
+        _checks.assign(self, keys=dict(self.keys), numbers=numbers)
 
     def __contains__(self, number: object) -> bool:
         return number in self.keys
@@ -76,3 +77,41 @@ class Roster:
             key.verify(signature, _PREFIX + context + payload)
         except (InvalidSignature, ValueError) as error:
             raise TamperError(f"the signature in the name of client {number} is false") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """An identity that signs documents that outlive a round, such as a ledger's records."""
+
+    identity: Identity
+
+    @property
+    def public_key(self) -> bytes:
+        """The 32 bytes that others verify with."""
+        return self.identity.public
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of ``message``."""
+        return self.identity.sign(_SEAL, message)
+
+    def verify(self, message: bytes, signature: bytes) -> bool:
+        """Return whether ``signature`` is this identity's seal under ``message``."""
+        return SealVerifier(self.public_key).verify(message, signature)
+
+
+@dataclass(frozen=True, slots=True)
+class SealVerifier:
+    """Whoever knows a public key and checks seals."""
+
+    public_key: bytes
+
+    def __post_init__(self) -> None:
+        _checks.octets("public_key", self.public_key, 32)
+
+    def verify(self, message: bytes, signature: bytes) -> bool:
+        """Return whether ``signature`` is the key's seal under ``message``."""
+        try:
+            Roster({0: self.public_key}).verify(0, _SEAL, message, signature)
+        except TamperError:
+            return False
+        return True

@@ -1,37 +1,43 @@
-"""The messages: frozen records with one encoding each.
+"""Messages: frozen records with one encoding each, and the signed lists of who takes part.
 
 ::
 
     client                       server
     Advertisement  ->                          keys for this round
-                   <-  Roll                    everybody's advertisement
-    Dealing        ->                          encrypted shares of the secrets, commitments
+                   <-  ParticipantList         everybody's advertisement
+    KeyShares      ->                          encrypted shares of the secrets, commitments
                    <-  Delivery                the shares that are for this client
-    Masked         ->                          the masked vector and a signed receipt
+    MaskedVector   ->                          the masked vector and a signed receipt
                    <-  Survivors               the receipts of all who are in the sum
     Agreement      ->                          "I was shown this set of survivors"
-                   <-  Agreed                  everybody's agreement
-    Opening        ->                          shares: of self masks, or of mask keys; never both
+                   <-  Agreements              everybody's agreement
+    Opening        ->                          shares of self masks and noise seeds, or of mask keys
 
 What clients send is signed; the signature is the last field. What the server sends is, byte for
 byte, what clients signed, so it signs nothing itself. A chain of digests (`extend`) ties each stage
 to all before it. Lists are tables of rows of one length, so that a client reads thousands at once.
+
+A client reads a list as a whole and verifies the signatures that are its to verify: those of its
+neighbours, or a sample that nobody foresees (docs/maths/ring.md). A verified signature is
+remembered, so that a simulation of many clients in one process verifies each once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
-from typing import Annotated, ClassVar, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skellam.errors import MessageError, TamperError
 from skellam.secagg import wire
+from skellam.secagg.graph import Graph, graph
 from skellam.secagg.identity import Identity, Roster
-from skellam.secagg.round import MAX_LENGTH
+from skellam.secagg.parameters import MAX_LENGTH, RoundParameters
 from skellam.secagg.shamir import SHARE_BYTES
 from skellam.secagg.wire import (
     MAX_PARTICIPANTS,
@@ -50,7 +56,7 @@ from skellam.secagg.wire import (
 
 SIGNATURE_BYTES = 64
 UNSIGNED = bytes(SIGNATURE_BYTES)
-MAX_SECRETS = 64
+MAX_SECRETS = 3
 MAX_ENTRY = 256 + MAX_SECRETS * (32 + SHARE_BYTES)
 Encoded = Annotated[tuple[bytes, ...], Many(Blob(MAX_ENTRY))]
 _Digests = Annotated[bytes, Blob(32 * MAX_SECRETS)]
@@ -121,7 +127,7 @@ class Advertisement(Message):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Roll(Listing):
+class ParticipantList(Listing):
     """The participants."""
 
     TAG = 2
@@ -143,7 +149,7 @@ class Envelope(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing(Message):
+class KeyShares(Message):
     """All envelopes of one dealer, its own shares' commitments, and those to its secrets."""
 
     TAG = 4
@@ -156,7 +162,7 @@ class Dealing(Message):
 
 @dataclass(frozen=True, slots=True)
 class Delivery(Message):
-    """Who dealt (places in the roll), and the envelopes for one holder, both ascending."""
+    """Who shared keys (indices into the list), and the envelopes for one holder, both ascending."""
 
     TAG = 5
     dealers: Indices
@@ -175,7 +181,7 @@ class Receipt(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Masked(Message):
+class MaskedVector(Message):
     """A masked vector: little-endian residues."""
 
     TAG = 7
@@ -203,7 +209,7 @@ class Agreement(Message):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Agreed(Listing):
+class Agreements(Listing):
     """The agreements of the survivors who answered."""
 
     TAG = 10
@@ -245,7 +251,7 @@ class Signed(Protocol):
         """Return the only encoding."""
 
 
-Kind = TypeVar("Kind", Advertisement, Envelope, Dealing, Receipt, Agreement, Opening)
+Kind = TypeVar("Kind", Advertisement, Envelope, KeyShares, Receipt, Agreement, Opening)
 
 
 def signed(message: Signed, identity: Identity, context: bytes) -> bytes:
@@ -265,3 +271,70 @@ def authentic(kind: type[Kind], data: bytes, roster: Roster, context: bytes) -> 
 def extend(context: bytes, stage: bytes, data: bytes) -> bytes:
     """Return the digest of ``context`` and of what ``stage`` added to it."""
     return sha256(b"skellam/secagg/" + stage + b"/" + context + sha256(data).digest()).digest()
+
+
+Entry = TypeVar("Entry", Advertisement, Receipt, Agreement)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Participants:
+    """Numbers in ascending order, their graph, and the context that binds the signed list."""
+
+    ids: NDArray[np.uint64]
+    context: bytes
+    round: RoundParameters
+
+    @property
+    def graph(self) -> Graph:
+        """Who is whose neighbour; the signed nonces in the context decide."""
+        return graph(self.round.topology(len(self.ids)), self.context)
+
+    def index(self, number: int) -> int:
+        """Return the index of client ``number`` in the list."""
+        return int(find(np.array([number], dtype="<u8"), self.ids, "does not take part")[0])
+
+    def holders(self, index: int) -> NDArray[np.intp]:
+        """Return who holds shares of the secrets of ``index``: itself and its neighbours."""
+        return np.sort(np.append(self.graph.neighbours(index), index))
+
+
+@lru_cache(maxsize=4)
+def participants_of(data: bytes, round_: RoundParameters) -> Participants:
+    """Return the participants of an encoded list, whose signatures are not verified here."""
+    return Participants(
+        ParticipantList.decode(data).senders, extend(round_.digest, b"participants", data), round_
+    )
+
+
+def senders(messages: Sequence[Any]) -> NDArray[np.uint64]:
+    """Return who sent each message."""
+    return np.array([message.sender for message in messages], dtype="<u8")
+
+
+def find(numbers: NDArray[np.uint64], among: NDArray[np.uint64], fault: str) -> NDArray[np.intp]:
+    """Return where each number is in an ascending list, or raise `TamperError` with ``fault``."""
+    at = np.searchsorted(among, numbers)
+    missing = np.searchsorted(among, numbers, side="right") == at
+    if missing.any():
+        culprit = int(numbers[missing][0])
+        raise TamperError(f"client {culprit} {fault}", culprit=culprit)
+    return at
+
+
+def points(indices: NDArray[Any]) -> NDArray[np.uint16]:
+    """Return where the polynomials are evaluated for the holders at ``indices``."""
+    return (indices + 1).astype("<u2")
+
+
+def attested(
+    kind: type[Entry], entries: NDArray[np.void], roster: Roster, context: bytes
+) -> tuple[Entry, ...]:
+    """Return what the entries say if their senders signed it in ``context``."""
+    key = cast(Hashable, kind)
+    found = (_attested(key, entry.tobytes(), roster, context) for entry in entries)
+    return cast(tuple[Entry, ...], tuple(found))
+
+
+@lru_cache(maxsize=1 << 15)
+def _attested(kind: Any, entry: bytes, roster: Roster, context: bytes) -> object:  # noqa: ANN401
+    return authentic(kind, entry, roster, context)

@@ -1,4 +1,4 @@
-"""The server's part: enrol, relay, gather, confirm, unlock (the last in `unlock`).
+"""Server phases: collect keys, shares, inputs and signatures, then unmask the sum.
 
 Each phase has one method, ``step``, that takes the messages that arrived and returns the next phase
 with the bytes to send. What is malformed, false or sent twice counts as not sent and is noted among
@@ -7,161 +7,223 @@ the ``faults``, with the culprit where it is known. Too few messages raise `Thre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Any, final
+from typing import Annotated, Any, Protocol, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skellam.errors import TamperError, ThresholdError
-from skellam.secagg.channel import SEAL_BYTES
-from skellam.secagg.inbox import Fault, Faults, accepted, require, sorted_by_sender
+from skellam.errors import ProtocolError, TamperError, ThresholdError
+from skellam.secagg.channel import SEAL_BYTES, KeyPair, mask_purpose, self_mask
+from skellam.secagg.masks import add_masks
 from skellam.secagg.messages import (
+    MAX_ENTRY,
     Advertisement,
-    Agreed,
     Agreement,
-    Dealing,
+    Agreements,
     Delivery,
     Envelope,
-    Masked,
+    KeyShares,
+    MaskedVector,
+    Opening,
+    ParticipantList,
+    Participants,
     Receipt,
-    Roll,
     Survivors,
     authentic,
     extend,
+    participants_of,
+    senders,
 )
-from skellam.secagg.participants import Participants, enrolled, senders
-from skellam.secagg.phase import Phase, Setting
-from skellam.secagg.pledges import Pledge
+from skellam.secagg.parameters import MAX_LENGTH, Phase, Setting
 from skellam.secagg.shamir import SHARE_BYTES
-from skellam.secagg.unlock import Dealt, EncodedRoll, Gathered, Unlock
-from skellam.secagg.wire import Nested
-from skellam.vectors import residue_dtype
+from skellam.secagg.shares import MASK_KEY, NOISE_SEED, SELF_MASK, Commitments, OpenedShares
+from skellam.secagg.wire import (
+    MAX_PARTICIPANTS,
+    Blob,
+    Digest,
+    Flag,
+    Ids,
+    Indices,
+    Many,
+    Maybe,
+    Nested,
+    Text,
+    Uint,
+)
+from skellam.vectors import Residues, residue_dtype
 
-__all__ = ["Confirm", "Enrol", "Gather", "Relay", "Unlock"]
+EncodedList = Annotated[bytes, Blob(MAX_ENTRY * MAX_PARTICIPANTS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A message that counts as not sent: why, and who is to blame where that is known."""
+
+    reason: Annotated[str, Text(500)]
+    culprit: Annotated[int | None, Maybe(Uint(8))]
+
+
+Faults = Annotated[tuple[Fault, ...], Many(Nested(Fault), 16 * MAX_PARTICIPANTS)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedKeys:
+    """What is settled once all keys are shared."""
+
+    participant_list: EncodedList
+    context: Digest
+    dealers: Indices
+    commitments: Annotated[tuple[Commitments, ...], Many(Nested(Commitments))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SummedInputs:
+    """What is settled once all vectors are in."""
+
+    shared: Annotated[SharedKeys, Nested(SharedKeys)]
+    survivors: Ids
+    total: Annotated[bytes, Blob(4 * MAX_LENGTH)]
+    replayable: Annotated[bool, Flag()]
+
+    @property
+    def context(self) -> bytes:
+        """The context that binds the set of survivors."""
+        return extend(self.shared.context, b"survivors", self.survivors.tobytes())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The sum, who is in it, and the opened noise seeds by client."""
+
+    total: Residues
+    participants: int
+    survivors: tuple[int, ...]
+    noise_seeds: Mapping[int, bytes]
+    faults: tuple[Fault, ...]
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Enrol(Phase[Setting]):
+class CollectKeys(Phase[Setting]):
     """The beginning; waits for advertisements."""
 
     TAG = 65
 
-    def step(self, messages: Iterable[bytes]) -> tuple[Relay, bytes]:
-        """Return the roll for everybody."""
+    def step(self, messages: Iterable[bytes]) -> tuple[CollectShares, bytes]:
+        """Return the list of participants for everybody."""
         self._leave()
-        this, roster = self.setting.round, self.setting.roster
+        round_, roster = self.setting.round, self.setting.roster
 
         def parse(data: bytes) -> Advertisement:
-            return authentic(Advertisement, data, roster, this.digest)
+            return authentic(Advertisement, data, roster, round_.digest)
 
         faults: list[Fault] = []
         found = sorted_by_sender(accepted(parse, messages, roster, faults))
-        require(len(found), this.least, "take part")
-        roll = Roll.of(message.encode() for message in found).encode()
-        return Relay(self.setting, tuple(faults), roll), roll
+        round_.require_participants(len(found))
+        listed = ParticipantList.of(message.encode() for message in found).encode()
+        return CollectShares(self.setting, tuple(faults), listed), listed
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Relay(Phase[Setting]):
-    """Waits for the shares of those on the roll."""
+class CollectShares(Phase[Setting]):
+    """Waits for the key shares of the participants."""
 
     TAG = 66
     faults: Faults
-    roll: EncodedRoll
+    participant_list: EncodedList
 
-    def step(self, messages: Iterable[bytes]) -> tuple[Gather, dict[int, bytes]]:
-        """Return a delivery for each who dealt."""
+    def step(self, messages: Iterable[bytes]) -> tuple[CollectInputs, dict[int, bytes]]:
+        """Return a delivery for each who shared keys."""
         self._leave()
-        peers = enrolled(self.roll, self.setting.round)
+        peers = participants_of(self.participant_list, self.setting.round)
         everybody = set(peers.ids.tolist())
         faults: list[Fault] = []
         found = sorted_by_sender(
             accepted(lambda data: self._parse(data, peers), messages, everybody, faults)
         )
-        require(len(found), self.setting.round.survivors(len(peers.ids)), "dealt shares")
+        require(len(found), self.setting.round.tolerance.survivors(len(peers.ids)), "shared keys")
         dealers = np.searchsorted(peers.ids, senders(found)).astype("<u2")
-        pledges = tuple(dealing.pledge for dealing in found)
+        commitments = tuple(parsed.commitments for parsed in found)
         context = extend(peers.context, b"dealers", dealers.tobytes())
-        dealt = Dealt(self.roll, context, dealers, pledges)
+        shared = SharedKeys(self.participant_list, context, dealers, commitments)
         boxes = {number: Delivery(dealers, box).encode() for number, box in _boxes(found).items()}
-        return Gather(self.setting, (*self.faults, *faults), dealt), boxes
+        return CollectInputs(self.setting, (*self.faults, *faults), shared), boxes
 
-    def _parse(self, data: bytes, peers: Participants) -> _Dealt:
-        message = authentic(Dealing, data, self.setting.roster, peers.context)
+    def _parse(self, data: bytes, peers: Participants) -> _Parsed:
+        message = authentic(KeyShares, data, self.setting.roster, peers.context)
         sender = message.sender
         envelopes = [Envelope.decode(envelope) for envelope in message.envelopes]
-        count = 2 + self.setting.round.seed_count(len(peers.ids))
+        count = self.setting.round.secret_count
         size = 32 + count * SHARE_BYTES + SEAL_BYTES
-        neighbours = peers.ids[peers.graph.neighbours(peers.place(sender))]
+        neighbours = peers.ids[peers.graph.neighbours(peers.index(sender))]
         regular = [e.holder for e in envelopes] == neighbours.tolist() and all(
             (e.sender, len(e.commitments), len(e.ciphertext)) == (sender, 32 * count, size)
             for e in envelopes
         )
         if not (regular and (len(message.own), len(message.secrets) + 32) == (32 * count,) * 2):
-            raise TamperError("a dealing has not the form of this round", culprit=sender)
+            raise TamperError("key shares have not the form of this round", culprit=sender)
         holders = neighbours.tolist()
-        return _Dealt(sender, holders, message.envelopes, Pledge.of(message, envelopes))
+        return _Parsed(sender, holders, message.envelopes, Commitments.of(message, envelopes))
 
 
 @dataclass(frozen=True, slots=True)
-class _Dealt:
-    """A dealing in the server's hands."""
+class _Parsed:
+    """Key shares in the server's hands."""
 
     sender: int
     holders: list[int]
     envelopes: tuple[bytes, ...]
-    pledge: Pledge
+    commitments: Commitments
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Gather(Phase[Setting]):
-    """Waits for the masked vectors of those who dealt."""
+class CollectInputs(Phase[Setting]):
+    """Waits for the masked vectors of those who shared keys."""
 
     TAG = 67
     faults: Faults
-    dealt: Annotated[Dealt, Nested(Dealt)]
+    shared: Annotated[SharedKeys, Nested(SharedKeys)]
 
-    def step(self, messages: Iterable[bytes]) -> tuple[Confirm, bytes]:
+    def step(self, messages: Iterable[bytes]) -> tuple[CollectSignatures, bytes]:
         """Add the vectors up and return the receipts of all that are in the sum."""
         self._leave()
-        this = self.setting.round
-        peers = enrolled(self.dealt.roll, this)
-        dealers = set(peers.ids[self.dealt.dealers].tolist())
+        round_ = self.setting.round
+        peers = participants_of(self.shared.participant_list, round_)
+        dealers = set(peers.ids[self.shared.dealers].tolist())
         faults: list[Fault] = []
         receipts = []
-        total = np.zeros(this.length, dtype=residue_dtype(this.bits))
+        total = np.zeros(round_.length, dtype=residue_dtype(round_.bits))
         for given in accepted(self._parse, messages, dealers, faults):
             np.add(total, given.values, out=total)
             receipts.append(given.receipt)
-        total &= total.dtype.type((1 << this.bits) - 1)
+        total &= total.dtype.type((1 << round_.bits) - 1)
         receipts.sort(key=lambda receipt: receipt.sender)
         survivors = senders(receipts)
         if not peers.graph.holds_together(np.isin(peers.ids, survivors)):
             raise ThresholdError(
                 f"{len(survivors)} of {len(peers.ids)} survived; that is too few, "
-                "in all or in one place of the ring"
+                "in all or in one part of the ring"
             )
         replayable = any(receipt.replayable for receipt in receipts)
-        gathered = Gathered(self.dealt, survivors, total.tobytes(), replayable)
-        following = Confirm(self.setting, (*self.faults, *faults), gathered)
+        summed = SummedInputs(self.shared, survivors, total.tobytes(), replayable)
+        following = CollectSignatures(self.setting, (*self.faults, *faults), summed)
         return following, Survivors.of(r.encode() for r in receipts).encode()
 
     def _parse(self, data: bytes) -> _Given:
-        message, this = Masked.decode(data), self.setting.round
-        receipt = authentic(Receipt, message.receipt, self.setting.roster, self.dealt.context)
-        dtype = residue_dtype(this.bits).newbyteorder("<")
-        if len(message.vector) != this.length * dtype.itemsize:
+        message, round_ = MaskedVector.decode(data), self.setting.round
+        receipt = authentic(Receipt, message.receipt, self.setting.roster, self.shared.context)
+        dtype = residue_dtype(round_.bits).newbyteorder("<")
+        if len(message.vector) != round_.length * dtype.itemsize:
             raise TamperError("a vector has the wrong length", culprit=receipt.sender)
         if sha256(message.vector).digest() != receipt.vector:
             raise TamperError("a vector is not the one that its sender signed")
         values = np.frombuffer(message.vector, dtype=dtype)
-        if int(values.max()) >> this.bits:
+        if int(values.max()) >> round_.bits:
             raise TamperError("a vector leaves the modulus", culprit=receipt.sender)
         return _Given(receipt, values)
 
@@ -180,35 +242,150 @@ class _Given:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Confirm(Phase[Setting]):
+class CollectSignatures(Phase[Setting]):
     """Waits for the survivors' signatures under their set."""
 
     TAG = 68
     faults: Faults
-    gathered: Annotated[Gathered, Nested(Gathered)]
+    summed: Annotated[SummedInputs, Nested(SummedInputs)]
 
-    def step(self, messages: Iterable[bytes]) -> tuple[Unlock, bytes]:
+    def step(self, messages: Iterable[bytes]) -> tuple[UnmaskSum, bytes]:
         """Return the agreements for everybody."""
         self._leave()
-        gathered, roster = self.gathered, self.setting.roster
-        survivors = set(gathered.survivors.tolist())
+        summed, roster = self.summed, self.setting.roster
+        survivors = set(summed.survivors.tolist())
 
         def parse(data: bytes) -> Agreement:
-            return authentic(Agreement, data, roster, gathered.context)
+            return authentic(Agreement, data, roster, summed.context)
 
         faults: list[Fault] = []
         found = sorted_by_sender(accepted(parse, messages, survivors, faults))
-        participants = enrolled(gathered.dealt.roll, self.setting.round).ids
-        least = self.setting.round.survivors(len(participants))
-        require(len(found), least, "agree on the survivors")
-        following = Unlock(self.setting, (*self.faults, *faults), gathered)
-        return following, Agreed.of(m.encode() for m in found).encode()
+        participants = participants_of(summed.shared.participant_list, self.setting.round).ids
+        needed = self.setting.round.tolerance.survivors(len(participants))
+        require(len(found), needed, "agree on the survivors")
+        following = UnmaskSum(self.setting, (*self.faults, *faults), summed)
+        return following, Agreements.of(m.encode() for m in found).encode()
 
 
-def _boxes(found: tuple[_Dealt, ...]) -> dict[int, tuple[bytes, ...]]:
-    boxes: dict[int, list[bytes]] = {dealt.sender: [] for dealt in found}
-    for dealt in found:
-        for holder, envelope in zip(dealt.holders, dealt.envelopes, strict=True):
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class UnmaskSum(Phase[Setting]):
+    """Waits for the shares that open the sum."""
+
+    TAG = 69
+    faults: Faults
+    summed: Annotated[SummedInputs, Nested(SummedInputs)]
+
+    def step(self, messages: Iterable[bytes]) -> Outcome:
+        """Return the sum; raise `TamperError` if a dealer's shares do not give its secret."""
+        self._leave()
+        round_, summed = self.setting.round, self.summed
+        peers = participants_of(summed.shared.participant_list, round_)
+        survivors = tuple(summed.survivors.tolist())
+        removed = round_.removed(len(peers.ids), survivors)
+        shares = OpenedShares(peers, summed.shared.commitments, survivors, removed)
+        faults: list[Fault] = []
+        for opening in accepted(self._parse(shares), messages, set(survivors), faults):
+            shares.add(opening)
+        secrets = {each.dealer: shares.combine(each.dealer) for each in summed.shared.commitments}
+        noise = {number: secrets[number][NOISE_SEED] for number in removed}
+        total = self._sum(peers, secrets)
+        return Outcome(total, len(peers.ids), survivors, noise, (*self.faults, *faults))
+
+    def _parse(self, shares: OpenedShares) -> Callable[[bytes], Opening]:
+        def parse(data: bytes) -> Opening:
+            message = authentic(Opening, data, self.setting.roster, self.summed.context)
+            shares.check(message)
+            return message
+
+        return parse
+
+    def _sum(self, peers: Participants, secrets: dict[int, dict[int, bytes]]) -> Residues:
+        round_, shared = self.setting.round, self.summed.shared
+        rows = ParticipantList.decode(shared.participant_list).rows
+        public = [Advertisement.decode(row).mask_key for row in rows]
+        dtype = residue_dtype(round_.bits)
+        total = np.frombuffer(self.summed.total, dtype=dtype).copy()
+        added: list[bytes] = []
+        subtracted: list[bytes] = []
+        for number, opened in secrets.items():
+            if SELF_MASK in opened:
+                subtracted.append(self_mask(opened[SELF_MASK], shared.context))
+                continue
+            for other, seed in self._pair_masks(peers, public, number, opened[MASK_KEY]):
+                (subtracted if other < number else added).append(seed)
+        add_masks(total, bits=round_.bits, added=added, subtracted=subtracted)
+        count = len(self.summed.survivors)
+        return Residues(total, round_.bits, round_.label, self.summed.replayable, count)
+
+    def _pair_masks(
+        self, peers: Participants, public: list[bytes], dead: int, key: bytes
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the living neighbours of ``dead`` and the seeds of their masks with it."""
+        context, pair = self.summed.shared.context, KeyPair(key)
+        index = peers.index(dead)
+        if pair.public != public[index]:
+            raise TamperError("a dealer shared another mask key than it advertised", culprit=dead)
+        alive = np.isin(peers.ids, self.summed.survivors)
+        for neighbour in peers.graph.neighbours(index):
+            if alive[neighbour]:
+                other = int(peers.ids[neighbour])
+                purpose = mask_purpose(context, dead, other)
+                yield other, pair.agree(public[neighbour], purpose, culprit=other)
+
+
+class Sent(Protocol):
+    """Whatever has a sender."""
+
+    @property
+    def sender(self) -> int:
+        """Who sent it."""
+
+
+M = TypeVar("M", bound=Sent)
+
+
+def accepted(
+    parse: Callable[[bytes], M],
+    messages: Iterable[bytes],
+    senders: Container[int],
+    faults: list[Fault],
+) -> Iterator[M]:
+    """Yield what ``parse`` accepts, the first of each sender; note what is wrong with the rest."""
+    seen: set[int] = set()
+    for data in messages:
+        try:
+            message = parse(data)
+            _require_turn(message.sender, senders, seen)
+        except ProtocolError as error:
+            faults.append(Fault(str(error), getattr(error, "culprit", None)))
+        else:
+            seen.add(message.sender)
+            yield message
+
+
+def sorted_by_sender(messages: Iterable[M]) -> tuple[M, ...]:
+    """Return the messages by ascending sender."""
+    return tuple(sorted(messages, key=lambda message: message.sender))
+
+
+def require(found: int, needed: int, what: str) -> None:
+    """Raise `ThresholdError` unless ``found`` is enough."""
+    if found < needed:
+        raise ThresholdError(f"only {found} clients {what}; at least {needed} must")
+
+
+def _require_turn(sender: int, senders: Container[int], seen: set[int]) -> None:
+    if sender not in senders:
+        raise TamperError("a message came out of turn", culprit=sender)
+    if sender in seen:
+        raise TamperError("a client sent twice", culprit=sender)
+
+
+def _boxes(found: tuple[_Parsed, ...]) -> dict[int, tuple[bytes, ...]]:
+    boxes: dict[int, list[bytes]] = {parsed.sender: [] for parsed in found}
+    for parsed in found:
+        for holder, envelope in zip(parsed.holders, parsed.envelopes, strict=True):
             if holder in boxes:
                 boxes[holder].append(envelope)
     return {number: tuple(box) for number, box in boxes.items()}

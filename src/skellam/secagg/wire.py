@@ -1,4 +1,4 @@
-"""Canonical bytes for frozen dataclasses: one encoding a value, strict parsing, bounded lengths.
+"""Wire format of frozen dataclasses: one encoding a value, strict parsing, bounded lengths.
 
 A field is on the wire when its annotation carries a codec: ``sender: Annotated[int, Uint(8)]``.
 Records are written field by field in order; `encode` puts a version and the record's tag in front.
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from skellam.errors import DomainError, MessageError
 
-VERSION = 2
+VERSION = 3
 MAX_PARTICIPANTS = 65535
 
 T = TypeVar("T")
@@ -251,7 +251,10 @@ def read_head(reader: Reader, tag: int) -> None:
     """Take the two bytes that begin every encoding, or raise `MessageError`."""
     version, found = reader.take(2)
     if version != VERSION:
-        raise MessageError(f"version {version} is unknown; this program speaks version {VERSION}")
+        raise MessageError(
+            f"got version {version} of the protocol, need version {VERSION}; "
+            "update whichever side is older"
+        )
     if found != tag:
         raise MessageError(f"a message of kind {found} came where kind {tag} belongs")
 

@@ -1,0 +1,200 @@
+"""Secret shares: a client's secrets cut into bundles, the commitments to them, their opening.
+
+The secrets are, in this order: the mask key, the self mask's seed and, where noise is removable,
+the seed of the client's noise. Of one peer either the first or the others are ever opened.
+
+A dealer binds itself to its secrets and to each share of them by hashes. A holder that opens
+another share than it got, and a dealer whose shares do not combine to the secret it committed to,
+are both found out. A commitment hides what it binds: a share is hashed with 32 random bytes of its
+own; a secret is 32 uniform bytes, which a hash hides as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Annotated
+
+import numpy as np
+
+from skellam.entropy import Entropy, random_bytes
+from skellam.errors import ProtocolError, TamperError, ThresholdError
+from skellam.secagg import shamir
+from skellam.secagg.messages import (
+    MAX_SECRETS,
+    Envelope,
+    KeyShares,
+    Opening,
+    OpenShare,
+    Participants,
+    points,
+)
+from skellam.secagg.shamir import SHARE_BYTES
+from skellam.secagg.wire import MAX_PARTICIPANTS, Blob, Id
+
+MASK_KEY, SELF_MASK, NOISE_SEED = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Held:
+    """One dealer's shares in the hands of one holder: a blind, then a share of each secret."""
+
+    dealer: Id
+    bundle: Annotated[bytes, Blob(32 + MAX_SECRETS * SHARE_BYTES)]
+
+    def commitments(self, context: bytes, holder: int) -> bytes:
+        """Return the commitments to all shares, one after another."""
+        count = (len(self.bundle) - 32) // SHARE_BYTES
+        return b"".join([commit_share(context, holder, self.open(kind)) for kind in range(count)])
+
+    def open(self, kind: int) -> OpenShare:
+        """Return the share of the secret of ``kind`` with its own blind."""
+        at = 32 + kind * SHARE_BYTES
+        share = self.bundle[at : at + SHARE_BYTES]
+        return OpenShare(self.dealer, kind, share, blind(self.bundle[:32], kind))
+
+
+def deal(
+    secrets: tuple[bytes, ...], peers: Participants, index: int, *, entropy: Entropy
+) -> dict[int, Held]:
+    """Return, for the index of each holder, a fresh blind and a share of each secret."""
+    holders = peers.holders(index)
+    threshold = peers.graph.topology.threshold
+    shares = shamir.split(secrets, points(holders), threshold, entropy=entropy)
+    blinds = random_bytes(32 * len(holders), entropy=entropy)
+    dealer = int(peers.ids[index])
+    return {
+        int(holder): Held(dealer, blinds[32 * row : 32 * row + 32] + shares[row].tobytes())
+        for row, holder in enumerate(holders)
+    }
+
+
+def wanted(*, alive: bool, removed: bool) -> tuple[int, ...]:
+    """Return which secrets of a peer are opened; those of the living and of the dead never meet.
+
+    Of a survivor the self mask, and the noise seed if it is to be removed; else the mask key.
+    """
+    if not alive:
+        return (MASK_KEY,)
+    return (SELF_MASK, NOISE_SEED) if removed else (SELF_MASK,)
+
+
+def commit_share(context: bytes, holder: int, opened: OpenShare) -> bytes:
+    """Return the commitment to the share that ``holder`` got."""
+    names = _names(opened.dealer, opened.secret) + holder.to_bytes(8, "big")
+    content = opened.blind + opened.share
+    return sha256(b"skellam/secagg/share" + context + names + content).digest()
+
+
+def commit_secret(context: bytes, dealer: int, kind: int, secret: bytes) -> bytes:
+    """Return the commitment to a uniformly random secret."""
+    return sha256(b"skellam/secagg/secret" + context + _names(dealer, kind) + secret).digest()
+
+
+def blind(root: bytes, kind: int) -> bytes:
+    """Return the randomness for the share of one secret; it tells nothing about the others'."""
+    return sha256(b"skellam/secagg/blind" + root + bytes([kind])).digest()
+
+
+def _names(dealer: int, kind: int) -> bytes:
+    return dealer.to_bytes(8, "big") + bytes([kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Commitments:
+    """A dealer's commitments: to its secrets but the mask key, and to each holder's shares."""
+
+    dealer: Id
+    secrets: Annotated[bytes, Blob(32 * MAX_SECRETS)]
+    shares: Annotated[bytes, Blob(32 * MAX_SECRETS * MAX_PARTICIPANTS)]
+
+    @classmethod
+    def of(cls, key_shares: KeyShares, envelopes: list[Envelope]) -> Commitments:
+        """Return the commitments in ``key_shares``, holders ascending."""
+        rows = [(e.holder, e.commitments) for e in envelopes]
+        rows.append((key_shares.sender, key_shares.own))
+        return cls(key_shares.sender, key_shares.secrets, b"".join(row for _, row in sorted(rows)))
+
+    def share(self, row: int, kind: int) -> bytes:
+        """Return the commitment to the share of secret ``kind`` that holder ``row`` got."""
+        at = row * (len(self.secrets) + 32) + 32 * kind
+        return self.shares[at : at + 32]
+
+    def secret(self, kind: int) -> bytes:
+        """Return the commitment to the secret of ``kind``."""
+        return self.secrets[32 * (kind - 1) : 32 * kind]
+
+
+class OpenedShares:
+    """Which shares each holder must open, those that were opened, and how they combine."""
+
+    def __init__(
+        self,
+        peers: Participants,
+        dealers: tuple[Commitments, ...],
+        survivors: Collection[int],
+        removed: Collection[int],
+    ) -> None:
+        self._peers = peers
+        self._dealers = {each.dealer: each for each in dealers}
+        self._alive = frozenset(survivors)
+        self._removed = frozenset(removed)
+        holders = {d: peers.ids[peers.holders(peers.index(d))].tolist() for d in self._dealers}
+        self._rows = {d: {h: row for row, h in enumerate(held)} for d, held in holders.items()}
+        self._opened: dict[int, dict[int, bytes]] = {dealer: {} for dealer in self._dealers}
+
+    def check(self, message: Opening) -> None:
+        """Raise `TamperError` unless ``message`` opens exactly what it must, as committed."""
+        peers, sender = self._peers, message.sender
+        others = peers.ids[peers.graph.neighbours(peers.index(sender))].tolist()
+        held = [number for number in (*others, sender) if number in self._dealers]
+        order = [(number, kind) for number in held for kind in self._wanted(number)]
+        if [(s.dealer, s.secret) for s in message.shares] != order or not all(
+            self._committed(share, sender) for share in message.shares
+        ):
+            raise TamperError(
+                f"client {sender} opened other shares than it was dealt", culprit=sender
+            )
+
+    def add(self, opening: Opening) -> None:
+        """Keep the shares of a checked opening."""
+        for share in opening.shares:
+            opened = self._opened[share.dealer]
+            opened[opening.sender] = opened.get(opening.sender, b"") + share.share
+
+    def combine(self, dealer: int) -> dict[int, bytes]:
+        """Return the opened secrets of one dealer by kind."""
+        kinds = self._wanted(dealer)
+        threshold = self._peers.graph.topology.threshold
+        opened = dict(sorted(self._opened[dealer].items())[:threshold])
+        if len(opened) < threshold:
+            raise ThresholdError(
+                f"only {len(opened)} opened their shares of a secret that needs {threshold}"
+            )
+        at = points(np.searchsorted(self._peers.ids, np.fromiter(opened, dtype=np.uint64)))
+        data = np.frombuffer(b"".join(opened.values()), dtype=np.uint8)
+        shares = data.reshape(threshold, len(kinds), SHARE_BYTES)
+        try:
+            secrets = dict(zip(kinds, shamir.combine(at, shares), strict=True))
+            self._require_committed(dealer, secrets)
+        except ProtocolError as error:
+            raise TamperError(
+                f"the shares of client {dealer} do not give the secret it committed to",
+                culprit=dealer,
+            ) from error
+        return secrets
+
+    def _wanted(self, number: int) -> tuple[int, ...]:
+        return wanted(alive=number in self._alive, removed=number in self._removed)
+
+    def _committed(self, share: OpenShare, holder: int) -> bool:
+        commitment = commit_share(self._peers.context, holder, share)
+        row = self._rows[share.dealer][holder]
+        return commitment == self._dealers[share.dealer].share(row, share.secret)
+
+    def _require_committed(self, dealer: int, secrets: dict[int, bytes]) -> None:
+        for kind, secret in secrets.items():
+            found = commit_secret(self._peers.context, dealer, kind, secret)
+            if kind != MASK_KEY and found != self._dealers[dealer].secret(kind):
+                raise TamperError("a secret is not what its dealer committed to")
