@@ -3,7 +3,7 @@ import json
 import pytest
 
 from oracles.identity import ALICE, BOB
-from skellam.accounting.ledger.chain import Head, _digest, seal, unseal
+from skellam.accounting.ledger.file import Head, _digest, seal, unseal
 from skellam.errors import LedgerError
 
 RECORDS = [{"kind": "terms", "epsilon": 0.1}, {"note": "größer\r\n", "n": 10**30}, {"z": None}]
@@ -31,10 +31,10 @@ def test_what_was_sealed_is_read_back(signer):
 @pytest.mark.parametrize("signer", [None, ALICE])
 def test_every_changed_byte_is_seen_and_its_line_is_named(signer):
     octets = b"".join(chain(signer=signer))
-    for place, byte in enumerate(octets):
-        number = octets.count(b"\n", 0, place) + 1
+    for index, byte in enumerate(octets):
+        number = octets.count(b"\n", 0, index) + 1
         for mask in (1, 4, 128):
-            changed = octets[:place] + bytes([byte ^ mask]) + octets[place + 1 :]
+            changed = octets[:index] + bytes([byte ^ mask]) + octets[index + 1 :]
             with pytest.raises(LedgerError, match=f"line {number} "):
                 read(changed)
 

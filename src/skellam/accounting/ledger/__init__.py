@@ -1,21 +1,22 @@
-"""A durable record of every release, and the budget that they share."""
+"""The ledger: a durable record of every release, and the budget that they share."""
 
 from __future__ import annotations
 
-from skellam.accounting.ledger.account import Account
-from skellam.accounting.ledger.book import Ledger
-from skellam.accounting.ledger.chain import Signer, Verifier
-from skellam.accounting.ledger.filters import Filter, GdpFilter, RdpFilter
-from skellam.accounting.ledger.record import Spend, Terms
+from skellam.accounting.ledger.account import Account, Spend
+from skellam.accounting.ledger.budget import Budget, Filter, GdpFilter, RdpFilter
+from skellam.accounting.ledger.file import Head, Signer, Verifier
+from skellam.accounting.ledger.ledger import Ledger, read_ledger
 
 __all__ = [
     "Account",
+    "Budget",
     "Filter",
     "GdpFilter",
+    "Head",
     "Ledger",
     "RdpFilter",
     "Signer",
     "Spend",
-    "Terms",
     "Verifier",
+    "read_ledger",
 ]
