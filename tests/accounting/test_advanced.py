@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skellam.accounting import DiscreteLaplace, Skellam, epsilon
-from skellam.accounting.advanced import (
+from skellam.accounting.losslaw import scalar_pair
+from skellam.accounting.paper import (
     composed_laplace,
     direct_skellam,
     direct_skellam_delta,
@@ -15,7 +16,6 @@ from skellam.accounting.advanced import (
     dwork_rothblum_vadhan,
     kairouz_oh_viswanath,
 )
-from skellam.accounting.pairs import scalar_pair
 from skellam.errors import DomainError
 
 

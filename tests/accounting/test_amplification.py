@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skellam.accounting.amplification import fixed_size_gaussian_rdp, gaussian_rdp, poisson_rdp
 from skellam.accounting.laws import skellam_law
+from skellam.accounting.rdp import fixed_size_gaussian_rdp, gaussian_rdp, poisson_rdp
 from skellam.errors import DomainError
 
 

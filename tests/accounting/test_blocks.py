@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from oracles import exact_profile, rounded_release
-from skellam.accounting.blocks import steepest
-from skellam.accounting.curves import GdpCurve
+from skellam.accounting.curves import GdpCurve, Slack
+from skellam.accounting.gdp import certificate_of_rounding, kappa, steepest
 from skellam.accounting.laws import skellam_law
-from skellam.accounting.rounding import certificate_of_rounding, kappa
-from skellam.accounting.slack import Slack
 
 BLOCKS = (1, 16, 64, 256, 1024)
 PRINTED = {
@@ -34,7 +32,7 @@ def test_kappa_is_the_limit_of_the_printed_table_from_above(deviation, block):
     """The table was taken at y = 0.01; the supremum is at y -> 0, higher by up to 0.0014 in blocks
     and by 0.008 for single coordinates.
     """
-    found = kappa(deviation**2, tail=1e-17, block=block, largest=1.0) * deviation
+    found = kappa(deviation**2, tail=1e-17, block=block, coordinate_bound=1.0) * deviation
     over = 0.008 if block == 1 else 0.0015
     assert _printed(deviation, block) - 6e-4 <= found <= _printed(deviation, block) + over
 
@@ -44,13 +42,13 @@ def test_at_y_0_01_a_direct_convolution_gives_the_whole_printed_table(deviation,
     points = 100 if block <= 64 else 25
     found = rounded_release.block_slope(deviation**2, block, 0.01, 1e-17, points) * deviation
     assert found == pytest.approx(_printed(deviation, block), abs=1e-3)
-    assert found <= kappa(deviation**2, tail=1e-17, block=block, largest=1.0) * deviation
+    assert found <= kappa(deviation**2, tail=1e-17, block=block, coordinate_bound=1.0) * deviation
 
 
 @pytest.mark.parametrize("variance", [1.0, 12.0, 100.0])
 @pytest.mark.parametrize("block", [2, 16])
 def test_no_value_has_a_steeper_block_than_kappa(variance, block):
-    bound = kappa(variance, tail=1e-12, block=block, largest=3.0)
+    bound = kappa(variance, tail=1e-12, block=block, coordinate_bound=3.0)
     for y in (0.003, 0.03, 0.2, 0.5, 0.8, 1.0, 1.4, 2.5):
         assert rounded_release.block_slope(variance, block, y, 1e-12) <= bound
 
@@ -58,7 +56,9 @@ def test_no_value_has_a_steeper_block_than_kappa(variance, block):
 @pytest.mark.parametrize("variance", [1.0, 100.0])
 def test_for_small_values_kappa_is_tight(variance):
     found = rounded_release.block_slope(variance, 16, 1e-3, 1e-12, points=200)
-    assert found == pytest.approx(kappa(variance, tail=1e-12, block=16, largest=1.0), rel=4e-3)
+    assert found == pytest.approx(
+        kappa(variance, tail=1e-12, block=16, coordinate_bound=1.0), rel=4e-3
+    )
 
 
 @pytest.mark.parametrize("variance", [0.3, 5.0, 1764.0])
@@ -79,7 +79,7 @@ def test_narrower_cells_never_give_a_larger_bound():
 
 @pytest.mark.parametrize("deviation", [5.0, 42.0, 682.0])
 def test_larger_blocks_have_a_smaller_kappa(deviation):
-    found = [kappa(deviation**2, tail=1e-17, block=b, largest=0.7) for b in BLOCKS]
+    found = [kappa(deviation**2, tail=1e-17, block=b, coordinate_bound=0.7) for b in BLOCKS]
     assert found == sorted(found, reverse=True)
     assert found[-1] * deviation > 1
 
@@ -99,7 +99,7 @@ def test_in_four_dimensions_no_real_vector_costs_more(variance, vector, block, t
         dimension=4,
         tail=tail,
         block=block,
-        largest=max(map(abs, vector)),
+        coordinate_bound=max(map(abs, vector)),
     )
     curve = GdpCurve(eta, Slack(rare=rare))
     for epsilon in (0.0, 0.3, 1.0, 3.0, 8.0):
@@ -113,7 +113,7 @@ def test_equal_values_in_four_dimensions_stay_under_one_block(tail, variance):
     """No sorting and no inflation by the largest value here: a block alone, close to its bound."""
     for y in (0.05, 0.5, 1.0, 1.3):
         moved, plain = rounded_release.pair(variance, [y, -y, y, -y], 10)
-        eta = kappa(variance, tail=tail, block=4, largest=y) * 2 * y
+        eta = kappa(variance, tail=tail, block=4, coordinate_bound=y) * 2 * y
         rare = 2 * norm.cdf(norm.ppf(tail) + eta)
         curve = GdpCurve(eta, Slack(rare=rare))
         for epsilon in np.linspace(0, 6, 13):
@@ -124,5 +124,5 @@ def test_equal_values_in_four_dimensions_stay_under_one_block(tail, variance):
 
 @pytest.mark.parametrize("tail", [1e-40, 1e-160, 1e-290])
 def test_the_faintest_tails_are_certified_too(tail):
-    near = kappa(100.0, tail=1e-20, block=64, largest=1.0)
-    assert near < kappa(100.0, tail=tail, block=64, largest=1.0) < kappa(100.0, tail=tail)
+    near = kappa(100.0, tail=1e-20, block=64, coordinate_bound=1.0)
+    assert near < kappa(100.0, tail=tail, block=64, coordinate_bound=1.0) < kappa(100.0, tail=tail)

@@ -88,7 +88,7 @@ def test_a_cost_that_jumps_is_met_on_its_private_side():
 
 
 def test_a_target_that_everything_meets_gives_the_smallest_value():
-    assert calibrate(lambda _: 0.0, 1.0, smallest=0.25).value == 0.25
+    assert calibrate(lambda _: 0.0, 1.0, min_value=0.25).value == 0.25
 
 
 def test_an_unreachable_target_raises_and_says_how_near_one_gets():

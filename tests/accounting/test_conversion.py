@@ -2,10 +2,10 @@ import math
 
 import mpmath
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skellam.accounting.conversion import (
+from skellam.accounting.curves import (
     epsilon_with_distance,
     gaussian_delta,
     gaussian_epsilon,
@@ -86,3 +86,30 @@ def test_a_parameter_that_is_no_positive_number_raises(bad):
     ):
         with pytest.raises(DomainError):
             answer()
+
+
+def exact_gaussian_delta(mu, e):
+    with mpmath.workdps(80):
+        mu, e = mpmath.mpf(mu), mpmath.mpf(e)
+        below, beyond = (
+            mpmath.erfc((e / mu + sign * mu / 2) / mpmath.sqrt(2)) / 2 for sign in (-1, 1)
+        )
+        return below - mpmath.exp(e) * beyond
+
+
+@settings(max_examples=300)
+@given(st.floats(-9, 3), st.floats(0, 36), st.sampled_from([0.0, 1e-12, 1.0]))
+def test_gaussian_delta_lies_above_eighty_digits_and_within_1e_9(log_mu, deviations, part):
+    """For every mu from 1e-9 to 1e3, however much the two terms of the closed form cancel."""
+    mu = 10**log_mu
+    e = min(700.0, part * mu * (mu / 2 + deviations))
+    exact, found = exact_gaussian_delta(mu, e), gaussian_delta(mu, e)
+    assert found >= exact or found == 1
+    assert found <= exact * (1 + mpmath.mpf(1e-9)) + mpmath.mpf(1e-299)
+
+
+@given(st.floats(-3, 2), st.floats(-50, -1e-9))
+def test_gaussian_delta_of_a_negative_epsilon_is_the_mirror_image(log_mu, e):
+    mu = 10**log_mu
+    exact = exact_gaussian_delta(mu, e)
+    assert exact * (1 - mpmath.mpf(1e-14)) <= gaussian_delta(mu, e) <= exact + mpmath.mpf(1e-9)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.special import ndtri_exp
 
 from oracles import exact_profile, skellam_divergences
-from skellam.accounting import gaps, laws
-from skellam.accounting.convolution import discrete_gaussian_sum_law
-from skellam.accounting.curves import GdpCurve
+from skellam.accounting import gdp, laws
+from skellam.accounting.curves import GdpCurve, Slack
 from skellam.accounting.gdp import gdp_certificate, gdp_parameter
+from skellam.accounting.laws import discrete_gaussian_sum_law
 from skellam.accounting.mechanisms import (
     Binomial,
     DiscreteGaussian,
@@ -27,7 +27,6 @@ from skellam.accounting.mechanisms import (
     RoundedSkellam,
     Skellam,
 )
-from skellam.accounting.slack import Slack
 from skellam.errors import CertificateError, DomainError
 
 VECTORS = json.loads(
@@ -46,15 +45,15 @@ def test_eta_is_the_high_precision_value_from_above(row):
 def test_at_sixty_digits_the_central_gap_is_the_widest_and_gaps_fall_outwards(variance):
     found = skellam_divergences.gaps(variance, 12 + int(6 * math.sqrt(variance)))
     assert all(b < a for a, b in itertools.pairwise(found))
-    assert float(found[0]) * (1 + 1e-9) > gaps.eta_skellam(variance) > float(found[0])
+    assert float(found[0]) * (1 + 1e-9) > gdp.eta_skellam(variance) > float(found[0])
 
 
 @given(st.floats(-9, 20).map(math.exp))
 def test_the_gaps_never_rise_outwards_by_more_than_float_noise(variance):
     law = laws.skellam_law(variance)
-    last = gaps.last_threshold(law, 1e-300)
+    last = gdp.last_threshold(law, 1e-300)
     found = -np.diff(ndtri_exp(law.log_survival[1 : last + 1]))
-    widest = gaps.eta_of_law(law)
+    widest = gdp.eta_of_law(law)
     noise = 1e-13 + 1e-9 * widest
     assert np.all(np.diff(found) <= noise)
     assert found.max(initial=0) <= widest
@@ -62,7 +61,7 @@ def test_the_gaps_never_rise_outwards_by_more_than_float_noise(variance):
 
 @given(st.floats(-4, 20).map(math.exp))
 def test_the_effective_variance_is_never_more_than_0_4134_below_the_variance(variance):
-    effective = gaps.eta_skellam(variance) ** -2
+    effective = gdp.eta_skellam(variance) ** -2
     assert variance * (1 - 2e-9) - 0.41341 <= effective
     if variance > 10:
         assert abs(effective - variance + 1 / 3) <= 3e-9 * variance + 0.12 / variance
@@ -159,7 +158,7 @@ def test_noise_that_never_moves_certifies_nothing():
 @pytest.mark.parametrize("tail", [0, 1, math.nan, -1e-9])
 def test_a_tail_outside_its_domain_is_refused(tail):
     with pytest.raises(DomainError, match="tail"):
-        gaps.eta_of_law(laws.skellam_law(1.0), tail=tail)
+        gdp.eta_of_law(laws.skellam_law(1.0), tail=tail)
 
 
 def test_rounded_vectors_take_kappa_and_its_rare_event():

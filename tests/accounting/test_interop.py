@@ -6,9 +6,11 @@ from skellam.accounting import (
     Gaussian,
     Laplace,
     Sampled,
+    SampledKnownSize,
     SampledWithoutReplacement,
     Skellam,
     composed_epsilon,
+    curves,
     epsilon,
     from_distribution,
     from_event,
@@ -16,8 +18,8 @@ from skellam.accounting import (
     to_distribution,
     to_event,
 )
-from skellam.accounting.losses import pld
-from skellam.accounting.slack import NO_SLACK
+from skellam.accounting.curves import NO_SLACK
+from skellam.accounting.pld import mechanism_pld
 from skellam.errors import DomainError, KindError
 
 SCALE = 1000.0
@@ -98,10 +100,35 @@ def test_their_loss_distributions_compose_with_ours():
     theirs = from_distribution(
         privacy_loss_distribution.from_laplace_mechanism(20.0, value_discretization_interval=1e-3)
     )
-    both = theirs + pld(noise, interval=1e-3)
+    both = theirs + mechanism_pld(noise)
     assert both.epsilon(1e-6) > max(theirs.epsilon(1e-6), epsilon(noise, delta=1e-6))
-    assert to_distribution(both).get_epsilon_for_delta(1e-6) == pytest.approx(both.epsilon(1e-6))
-    assert from_distribution(to_distribution(both), compositions=2).delta(0.1) == both.delta(0.1)
+    again = to_distribution(both).get_epsilon_for_delta(1e-6)
+    assert again == pytest.approx(both.epsilon(1e-6), rel=1e-3)
+    there_and_back = from_distribution(to_distribution(both))
+    assert there_and_back.delta(0.1) == pytest.approx(both.delta(0.1), rel=1e-3)
+
+
+@pytest.mark.parametrize("rounds", [1, 40])
+def test_a_loss_distribution_of_ours_is_theirs_from_above(rounds):
+    release = SampledWithoutReplacement(Gaussian(2.0, 1.0), 20, 200)
+    (ours,) = curves([(release, rounds)], method="pld")
+    theirs = to_distribution(ours)
+    for at in (1e-4, 1e-8):
+        known = ours.epsilon(at)
+        assert theirs.get_epsilon_for_delta(at) == pytest.approx(known, rel=2e-3)
+
+
+def test_a_fixed_size_under_add_remove_becomes_their_replace_one_and_a_known_size_nothing():
+    added, _ = to_event(SampledWithoutReplacement(NOISE, 100, 3400))
+    replaced, _ = to_event(SampledWithoutReplacement(replace_one(NOISE), 100, 3400))
+    assert added == replaced
+    with pytest.raises(DomainError, match="to_distribution"):
+        to_event(SampledKnownSize(NOISE, 0.1, 3400))
+
+
+def test_an_event_leaves_rare_events_in_the_slack():
+    _, slack = to_event(Gaussian(1.0, 1.0, rare=1e-9), rounds=30)
+    assert slack.rare == pytest.approx(3e-8)
 
 
 def test_an_optimistic_distribution_and_what_is_none_raise():

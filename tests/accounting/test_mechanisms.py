@@ -12,15 +12,26 @@ from skellam.accounting import (
     DiscreteLaplace,
     DistributedDiscreteGaussian,
     Gaussian,
+    Joint,
     Laplace,
     RoundedSkellam,
     Sampled,
+    SampledKnownSize,
     SampledWithoutReplacement,
     Skellam,
+    against_public,
+    against_server,
+    audiences,
+    composed_delta,
+    composed_epsilon,
+    curves,
+    delta,
+    epsilon,
     from_record,
+    gdp_parameter,
     noise_of,
-    poisson_pretence,
     replace_one,
+    to_event,
     to_record,
 )
 from skellam.accounting.mechanisms import l1_bound
@@ -42,6 +53,7 @@ MECHANISMS = [
     *(replace_one(noise) for noise in NOISES),
     *(Sampled(noise, 0.03) for noise in NOISES),
     *(SampledWithoutReplacement(noise, 100, 3400) for noise in NOISES),
+    *(SampledKnownSize(noise, 0.03, 3400) for noise in NOISES),
 ]
 
 
@@ -104,6 +116,8 @@ def test_what_is_no_positive_number_raises(make, bad):
         lambda: Sampled(Sampled(Gaussian(1.0, 1.0), 0.1), 0.1),
         lambda: SampledWithoutReplacement(Gaussian(1.0, 1.0), 11, 10),
         lambda: SampledWithoutReplacement(Gaussian(1.0, 1.0), 0, 10),
+        lambda: SampledKnownSize(Gaussian(1.0, 1.0), 0.0, 10),
+        lambda: SampledKnownSize(Gaussian(1.0, 1.0), 0.5, 0),
         lambda: Skellam(1.0, 1.0, dimension=0),
         lambda: Skellam(1.0, 1.0, dimension=1.5),
         lambda: DistributedDiscreteGaussian(1.0, 0, 1.0),
@@ -150,16 +164,49 @@ def test_l1_of_an_integer_vector_is_bounded_by_both_norms(l2, dimension):
 
 def test_replace_one_doubles_every_sensitivity():
     doubled = replace_one(RoundedSkellam(1e4, 50.0, 64, 1e-20, 16, 20.0))
-    assert (doubled.l2, doubled.largest) == (100.0, 40.0)
+    assert (doubled.l2, doubled.coordinate_bound) == (100.0, 40.0)
     assert doubled.adjacency is Adjacency.REPLACE_ONE
     assert replace_one(Skellam(1.0, 2.0, 3.0)).l1 == 6.0
 
 
-def test_a_cohort_of_fixed_size_is_under_replace_one_whatever_is_given():
+def test_a_cohort_of_fixed_size_keeps_the_adjacency_that_it_is_given():
     noise = Skellam(variance=100, l2=5)
-    once, twice = (
-        SampledWithoutReplacement(given, 10, 100) for given in (noise, replace_one(noise))
+    for given_noise in (noise, replace_one(noise)):
+        assert SampledWithoutReplacement(given_noise, 10, 100).mechanism == given_noise
+        assert SampledKnownSize(given_noise, 0.1, 100).mechanism == given_noise
+
+
+def test_rare_events_are_kept_by_replace_one_and_joint_releases():
+    noise = Skellam(100.0, 5.0, rare=1e-9)
+    assert replace_one(noise).rare == 1e-9
+    assert replace_one(Joint((noise,), rare=1e-7)).parts[0].rare == 1e-9
+    with pytest.raises(DomainError):
+        Skellam(100.0, 5.0, rare=-1e-9)
+
+
+@pytest.mark.parametrize("wrong", [1.5, "skellam", None, [], Sampled(Gaussian(1.0, 1.0), 0.1)])
+def test_what_is_no_noise_gets_our_own_error(wrong):
+    for call in (gdp_parameter, replace_one, lambda x: Sampled(x, 0.1), lambda x: Joint((x,))):
+        with pytest.raises(KindError):
+            call(wrong)
+
+
+@pytest.mark.parametrize("wrong", [1.5, "skellam", None, []])
+def test_what_is_no_mechanism_gets_our_own_error(wrong):
+    calls = (
+        noise_of,
+        to_record,
+        to_event,
+        lambda x: epsilon(x, delta=1e-5),
+        lambda x: delta(x, epsilon=1.0),
+        lambda x: composed_epsilon([(x, 3)], delta=1e-5),
+        lambda x: composed_epsilon([x], delta=1e-5),
+        lambda x: composed_delta([(x, 3)], epsilon=1.0),
+        lambda x: curves([(x, 3)]),
+        lambda x: audiences(x, rounds=3, delta=1e-5),
+        lambda x: against_public(x, rounds=3, delta=1e-5),
+        lambda x: against_server(x, participations=3, delta=1e-5),
     )
-    assert once == twice
-    assert once.mechanism.l2 == 10
-    assert poisson_pretence(once) == Sampled(noise, 0.1)
+    for call in calls:
+        with pytest.raises(KindError):
+            call(wrong)

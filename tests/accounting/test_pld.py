@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.exact_profile import product, profile, shifted, skellam_masses
@@ -20,10 +20,9 @@ from skellam.accounting import (
     curves,
     replace_one,
 )
-from skellam.accounting.conversion import gaussian_delta, gaussian_epsilon
-from skellam.accounting.losses import pld, pld_interval
-from skellam.accounting.pairs import scalar_pair
-from skellam.accounting.pld import gaussian_interval, gaussian_pld, pair_pld, symmetrised
+from skellam.accounting.curves import gaussian_delta, gaussian_epsilon
+from skellam.accounting.losslaw import LossLaw, scalar_pair
+from skellam.accounting.pld import Composition, gaussian_pld, mechanism_pld, pair_pld, symmetrised
 from skellam.errors import DomainError
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
@@ -36,35 +35,65 @@ def sampled_gaussian_delta(z, rate, epsilon):
 
 @pytest.mark.parametrize("z", [0.3, 1, 20, 1e3, 1e5])
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-2, 1e-4, 1e-7])
-def test_one_sampled_gaussian_lies_above_its_exact_profile(z, rate):
-    one = gaussian_pld(z, rate=rate, interval=gaussian_interval(z, rate, 1))
+def test_one_sampled_gaussian_lies_above_its_exact_profile_and_near_it(z, rate):
+    one = gaussian_pld(z, rate=rate)
     for epsilon in (0.0, *(gaussian_epsilon(1 / z, delta) * rate for delta in (1e-2, 1e-5, 1e-8))):
         exact = sampled_gaussian_delta(z, rate, epsilon)
-        assert exact * (1 - 1e-8) <= one.delta(epsilon) + 1e-15
+        assert exact * (1 - 2e-10) <= one.delta(epsilon) <= exact * 1.002 + 1e-12
 
 
 @pytest.mark.parametrize(
     ("z", "rate", "rounds"), [(0.791, 0.0294, 1500), (0.514, 1e-4, 1200), (5, 0.3, 40), (1, 1, 3)]
 )
-def test_sampled_gaussians_agree_with_dp_accounting_on_the_same_grid(z, rate, rounds):
-    ours = gaussian_pld(z, rate=rate, interval=1e-3) * rounds
+def test_sampled_gaussians_agree_with_dp_accounting_on_a_fine_grid(z, rate, rounds):
+    ours = gaussian_pld(z, rate=rate) * rounds
     theirs = privacy_loss_distribution.from_gaussian_mechanism(
-        z, sampling_prob=rate, value_discretization_interval=1e-3
+        z, sampling_prob=rate, value_discretization_interval=1e-4
     ).self_compose(rounds)
-    # What the FFT may lose, 2e-15 a composition, is charged by us alone.
-    for at, near in ((1e-3, 1e-6), (1e-6, 1e-5), (1e-9, 1e-3)):
+    for at in (1e-3, 1e-6, 1e-9):
         found, known = ours.epsilon(at), theirs.get_epsilon_for_delta(at)
-        assert known * (1 - 1e-7) <= found <= known * (1 + near)
+        assert known * (1 - 2e-2) <= found <= known * (1 + 2e-3)
 
 
-@pytest.mark.parametrize(("z", "rounds"), [(1, 1), (10, 100), (40, 1500), (1000, 1500), (0.3, 20)])
+@pytest.mark.parametrize(
+    ("z", "rounds"), [(1, 2), (10, 100), (40, 1500), (1000, 10**6), (0.3, 20), (3e3, 10**7)]
+)
 def test_composed_gaussians_lie_above_the_exact_profile_and_near_it(z, rounds):
-    composed = gaussian_pld(z, interval=gaussian_interval(z, 1.0, rounds)) * rounds
-    for delta in (1e-3, 1e-6, 1e-10, 1e-12, 1e-13):
+    composed = gaussian_pld(z) * rounds
+    for delta in (1e-2, 1e-6, 1e-12, 1e-20):
         exact = gaussian_epsilon(math.sqrt(rounds) / z, delta)
-        assert composed.epsilon(delta) >= exact * (1 - 1e-9)
-        if delta >= 1e-10:
-            assert composed.epsilon(delta) <= exact * 1.002
+        assert exact * (1 - 1e-9) <= composed.epsilon(delta) <= exact * 1.001
+        known = gaussian_delta(math.sqrt(rounds) / z, exact)
+        assert known * (1 - 1e-9) <= composed.delta(exact) <= known * 1.05
+
+
+def test_a_tiny_rate_is_as_sharp_as_a_grid_of_ten_times_the_points():
+    """q = 1e-4, z = 1 over a million rounds: 0.5331, where dp_accounting's own says 0.5608."""
+    found = (gaussian_pld(1.0, rate=1e-4) * 10**6).epsilon(1e-6)
+    assert 0.5331 * (1 - 3e-4) <= found <= 0.5331 * 1.003
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.floats(-3, 3), min_size=2, max_size=6, unique=True),
+    st.integers(2, 6),
+    st.floats(1e-12, 0.3),
+)
+def test_composition_lies_above_the_sum_over_all_outcomes(losses, rounds, at):
+    """A law of a few atoms, and every one of the sums of their losses."""
+    atoms = np.sort(np.array(losses))
+    masses = np.linspace(1, 2, len(atoms)) / np.linspace(1, 2, len(atoms)).sum()
+    law = LossLaw(atoms, masses, 0.0)
+    sums, weights = np.zeros(1), np.ones(1)
+    for _ in range(rounds):
+        sums = (sums[:, None] + atoms).ravel()
+        weights = (weights[:, None] * masses).ravel()
+    composed = Composition(((law, rounds),))
+    epsilon = composed.epsilon(at)
+    above = sums > epsilon
+    exact = math.fsum(weights[above] * -np.expm1(epsilon - sums[above]))
+    assert exact <= at * (1 + 1e-12)
+    assert exact * (1 - 1e-9) <= composed.delta(epsilon)
 
 
 SCALARS = [
@@ -91,10 +120,10 @@ def test_a_scalar_pair_sums_to_one(noise):
 @pytest.mark.parametrize("rate", [1.0, 0.2])
 def test_one_scalar_release_lies_above_its_exact_profile_and_near_it(noise, rate):
     pair = scalar_pair(noise).sampled(rate)
-    one = pair_pld(pair.shifted, pair.plain, interval=1e-3, outside=pair.outside)
+    one = pair_pld(pair.shifted, pair.plain, outside=pair.outside)
     for epsilon in EPSILONS:
         exact = profile(pair.shifted, pair.plain, epsilon)
-        assert exact * (1 - 1e-12) <= one.delta(epsilon) <= exact * 1.01 + 1e-5
+        assert exact * (1 - 1e-12) <= one.delta(epsilon) <= exact * 1.0001 + 1e-10
 
 
 @pytest.mark.parametrize("variance", [0.5, 2.0, 6.0])
@@ -103,17 +132,18 @@ def test_composed_scalar_skellam_lies_above_brute_force(variance, rounds):
     law = skellam_masses(variance, 30)
     p, q = (product([x] * rounds) for x in (shifted(law, 1), law))
     noise = Skellam(variance, 1)
-    composed = pld(noise, interval=pld_interval(noise, rounds)) * rounds
+    composed = mechanism_pld(noise) * rounds
     for epsilon in EPSILONS:
         exact = profile(p, q, epsilon)
-        assert exact * (1 - 1e-9) - 1e-12 <= composed.delta(epsilon) <= exact * 1.01 + 1e-6
+        assert exact * (1 - 1e-9) - 1e-12 <= composed.delta(epsilon) <= exact * 1.01 + 1e-9
 
 
 @given(st.floats(0.4, 3), st.floats(0.01, 0.9))
 def test_symmetry_keeps_the_profile_above_zero_and_the_total_mass(z, rate):
-    one = gaussian_pld(z, rate=rate, interval=1e-2)
+    one = gaussian_pld(z, rate=rate)
     both = symmetrised(one)
-    assert float(np.sum(both.remove.masses)) + both.remove.infinite == pytest.approx(1, abs=1e-9)
+    ((law, _),) = both.remove.parts
+    assert float(np.sum(law.masses)) + law.infinite == pytest.approx(1, abs=1e-9)
     for epsilon in EPSILONS:
         assert both.delta(epsilon) == pytest.approx(one.delta(epsilon), rel=1e-6, abs=1e-12)
 
@@ -146,7 +176,7 @@ def test_fixed_size_cohorts_lie_above_brute_force_under_replace_one(
     """One user's value goes from -1 to 1 (the clip norm is 1); every cohort is enumerated."""
     law = skellam_masses(variance, 20)
     p, q = (product([fixed_size_laws(law, (own, *others), cohort)] * rounds) for own in (1, -1))
-    release = SampledWithoutReplacement(Skellam(variance, 1), cohort, len(others) + 1)
+    release = SampledWithoutReplacement(replace_one(Skellam(variance, 1)), cohort, len(others) + 1)
     assert_above(release, rounds, p, q)
 
 
@@ -161,11 +191,9 @@ def test_poisson_cohorts_lie_above_brute_force_under_replace_one(rate, rounds):
 @pytest.mark.parametrize("bad", [math.nan, 0.0, -1.0, math.inf])
 def test_what_dp_accounting_would_answer_with_zero_raises(bad):
     with pytest.raises(DomainError):
-        gaussian_pld(bad, interval=1e-3)
+        gaussian_pld(bad)
     with pytest.raises(DomainError):
-        gaussian_pld(1.0, rate=bad, interval=1e-3)
-    with pytest.raises(DomainError):
-        gaussian_pld(1.0, interval=bad)
+        gaussian_pld(1.0, rate=bad)
 
 
 def test_a_gaussian_has_no_scalar_pair():

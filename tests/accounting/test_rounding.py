@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from oracles import exact_profile, rounded_release
-from skellam.accounting.curves import GdpCurve
-from skellam.accounting.gaps import eta_skellam, last_threshold
+from skellam.accounting.curves import GdpCurve, Slack
+from skellam.accounting.gdp import (
+    certificate_of_rounding,
+    eta_skellam,
+    kappa,
+    last_threshold,
+)
 from skellam.accounting.laws import skellam_law
-from skellam.accounting.rounding import certificate_of_rounding, kappa
-from skellam.accounting.slack import Slack
 from skellam.errors import CertificateError, DomainError
 
 DEVIATIONS = (5, 10, 20, 42, 100, 170, 682, 2730, 10922)
@@ -68,9 +71,14 @@ def test_no_real_vector_costs_more_than_its_norm_times_kappa(variance, vector, r
         assert exact <= rate * curve.delta(base) * (1 + 1e-9) + 1e-15
 
 
-def rare(variance, *, l2=1.0, dimension=1, tail=1e-12, block=1, largest=None):
+def rare(variance, *, l2=1.0, dimension=1, tail=1e-12, block=1, bound=None):
     return certificate_of_rounding(
-        variance, l2=l2, dimension=dimension, tail=tail, block=block, largest=largest
+        variance,
+        l2=l2,
+        dimension=dimension,
+        tail=tail,
+        block=block,
+        coordinate_bound=bound,
     ).rare
 
 
@@ -85,7 +93,7 @@ def test_what_is_set_aside_is_both_ends_of_the_law(variance, tail):
 def test_rare_events_are_counted_once_a_coordinate_or_once_a_block():
     one = rare(100.0)
     assert rare(100.0, dimension=1000) == pytest.approx(1000 * one)
-    blocks = rare(100.0, dimension=1000, block=64, largest=1e-3)
+    blocks = rare(100.0, dimension=1000, block=64, bound=1e-3)
     assert blocks == pytest.approx(16 * 2e-12, rel=0.01)
 
 
@@ -119,19 +127,19 @@ def test_a_norm_beyond_the_certified_table_raises():
 @pytest.mark.parametrize("block", [1, 16])
 def test_a_tail_outside_its_domain_is_refused(tail, block):
     with pytest.raises((DomainError, CertificateError), match=r"tail|threshold"):
-        kappa(100.0, tail=tail, block=block, largest=1.0)
+        kappa(100.0, tail=tail, block=block, coordinate_bound=1.0)
 
 
-@pytest.mark.parametrize("largest", [None, 0, -1.0, math.nan, math.inf])
-def test_blocks_need_a_bound_on_the_coordinates(largest):
-    with pytest.raises(DomainError, match="largest"):
-        kappa(100.0, tail=1e-12, block=16, largest=largest)
+@pytest.mark.parametrize("bound", [None, 0, -1.0, math.nan, math.inf])
+def test_blocks_need_a_bound_on_the_coordinates(bound):
+    with pytest.raises(DomainError, match="coordinate_bound"):
+        kappa(100.0, tail=1e-12, block=16, coordinate_bound=bound)
 
 
 @pytest.mark.parametrize("block", [0, -4, 1.5])
 def test_a_block_is_a_positive_integer(block):
     with pytest.raises(DomainError, match="block"):
-        kappa(100.0, tail=1e-12, block=block, largest=1.0)
+        kappa(100.0, tail=1e-12, block=block, coordinate_bound=1.0)
 
 
 @settings(max_examples=30)
@@ -151,7 +159,7 @@ def test_no_vector_replaced_by_another_costs_more(variance, entries, block, tail
         dimension=len(entries),
         tail=tail,
         block=block,
-        largest=2 * largest,
+        coordinate_bound=2 * largest,
         replaced=True,
     )
     curve = GdpCurve(found.eta, Slack(rare=found.rare))

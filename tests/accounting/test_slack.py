@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from oracles import exact_profile
 from skellam.accounting import GdpCurve, RoundedSkellam, Sampled, Skellam, epsilon
-from skellam.accounting.domination import sampler_by_atoms, sampler_by_distance
+from skellam.accounting.curves import NO_SLACK, Slack
+from skellam.accounting.gdp import outside_by_atoms, outside_by_distance, slack_by_atoms
 from skellam.accounting.laws import skellam_law
-from skellam.accounting.slack import NO_SLACK, Slack, slack_by_atoms
 from skellam.errors import DomainError
 
 EPSILONS = (0.0, 0.5, 2.0, 6.0, 12.0)
@@ -69,7 +69,7 @@ def test_the_two_charges_for_a_sampler_are_worth_it_at_different_epsilons():
     noise = RoundedSkellam(
         1e4, 100.0, 2**20, 1e-16, 256, 0.6, sampler_distance=1e-21, atom_error=2.0**-119
     )
-    by_distance, by_atoms = sampler_by_distance(noise), sampler_by_atoms(noise)
+    by_distance, by_atoms = outside_by_distance(noise), outside_by_atoms(noise)
     assert by_distance.charge(1.0) < 1e-20
     assert by_distance.charge(60.0) == 1.0
     assert by_atoms.charge(60.0) < 1e-15
@@ -95,7 +95,7 @@ def test_sampled_releases_carry_the_samplers_slack_too():
 
 def test_without_a_bound_on_its_atoms_a_sampler_is_charged_by_distance():
     noise = Skellam(100.0, 1.0, sampler_distance=1e-20)
-    assert sampler_by_atoms(noise) == sampler_by_distance(noise) == Slack(distance=1e-20)
+    assert outside_by_atoms(noise) == outside_by_distance(noise) == Slack(distance=1e-20)
 
 
 def test_a_shift_beyond_the_table_leaves_no_atom_to_rely_on():

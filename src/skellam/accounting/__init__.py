@@ -1,14 +1,38 @@
-"""What a release costs: mechanisms as data, curves as values, all bounds from above."""
+"""Accounting: what a release costs, with mechanisms as data and curves as values, from above."""
 
 from __future__ import annotations
 
-from skellam.accounting.audiences import Audiences, against_public, against_server, audiences
+from skellam.accounting.accountants import (
+    Method,
+    Release,
+    composed_delta,
+    composed_epsilon,
+    curves,
+    delta,
+    epsilon,
+)
 from skellam.accounting.calibration import Calibrated, calibrate, noise_multiplier
-from skellam.accounting.conversion import gaussian_delta, gaussian_epsilon, gaussian_sigma
-from skellam.accounting.curves import ORDERS, PAPER_ORDERS, Curve, GdpCurve, RdpCurve
-from skellam.accounting.gdp import gdp_parameter
-from skellam.accounting.guarantee import Audience, Guarantee, Unit
+from skellam.accounting.curves import (
+    ORDERS,
+    PAPER_ORDERS,
+    Curve,
+    GdpCurve,
+    RdpCurve,
+    Slack,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_sigma,
+)
+from skellam.accounting.gdp import gdp_parameter, kappa
+from skellam.accounting.guarantee import (
+    Audience,
+    Guarantee,
+    Unit,
+    against_public,
+    against_server,
+)
 from skellam.accounting.interop import from_distribution, from_event, to_distribution, to_event
+from skellam.accounting.laws import MAX_VARIANCE
 from skellam.accounting.mechanisms import (
     Adjacency,
     Binomial,
@@ -19,37 +43,26 @@ from skellam.accounting.mechanisms import (
     Joint,
     Laplace,
     Mechanism,
-    Noise,
+    NoiseMechanism,
     RoundedSkellam,
     Sampled,
+    SampledKnownSize,
     SampledWithoutReplacement,
     Skellam,
     noise_of,
-    poisson_pretence,
     replace_one,
 )
-from skellam.accounting.paper import rdp_bound, rdp_bound_scaled
+from skellam.accounting.paper import rdp_bound, rdp_bound_scaled, sum_distance
 from skellam.accounting.pld import Pld
-from skellam.accounting.profile import delta_exact
 from skellam.accounting.records import from_record, to_record
-from skellam.accounting.renyi import rdp_exact
-from skellam.accounting.rounding import kappa
-from skellam.accounting.routes import (
-    Method,
-    Release,
-    composed_delta,
-    composed_epsilon,
-    curves,
-    delta,
-    epsilon,
-)
+from skellam.accounting.renyi import delta_exact, rdp_exact
 
 __all__ = [
+    "MAX_VARIANCE",
     "ORDERS",
     "PAPER_ORDERS",
     "Adjacency",
     "Audience",
-    "Audiences",
     "Binomial",
     "Calibrated",
     "Curve",
@@ -63,18 +76,19 @@ __all__ = [
     "Laplace",
     "Mechanism",
     "Method",
-    "Noise",
+    "NoiseMechanism",
     "Pld",
     "RdpCurve",
     "Release",
     "RoundedSkellam",
     "Sampled",
+    "SampledKnownSize",
     "SampledWithoutReplacement",
     "Skellam",
+    "Slack",
     "Unit",
     "against_public",
     "against_server",
-    "audiences",
     "calibrate",
     "composed_delta",
     "composed_epsilon",
@@ -92,11 +106,11 @@ __all__ = [
     "kappa",
     "noise_multiplier",
     "noise_of",
-    "poisson_pretence",
     "rdp_bound",
     "rdp_bound_scaled",
     "rdp_exact",
     "replace_one",
+    "sum_distance",
     "to_distribution",
     "to_event",
     "to_record",

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from skellam import _checks
-from skellam.accounting.amplification import poisson_rdp
-from skellam.accounting.conversion import gaussian_sigma
-from skellam.accounting.curves import PAPER_ORDERS, RdpCurve
+from skellam.accounting.accountants import Method
+from skellam.accounting.accountants import epsilon as account
+from skellam.accounting.curves import PAPER_ORDERS, RdpCurve, gaussian_sigma
 from skellam.accounting.mechanisms import Gaussian, Sampled
-from skellam.accounting.routes import Method
-from skellam.accounting.routes import epsilon as account
+from skellam.accounting.rdp import poisson_rdp
 from skellam.errors import InfeasibleError
 
 
@@ -21,7 +20,7 @@ class Calibrated:
     """A value whose cost is at most the target: the private end of ``bracket``.
 
     The other end costs more, so the least value that would do lies between the two; they are one
-    where even the smallest value that was allowed meets the target.
+    where even the min_value value that was allowed meets the target.
     """
 
     value: float
@@ -37,18 +36,18 @@ def calibrate(
     *,
     guess: float = 1.0,
     tolerance: float = 2e-4,
-    smallest: float = 1e-9,
-    largest: float = 1e15,
+    min_value: float = 1e-9,
+    max_value: float = 1e15,
 ) -> Calibrated:
     """Return about the least value whose ``cost``, falling in the value, is at most ``target``.
 
     It stops when the cost is within ``tolerance`` of the target (relative) or the bracket within
-    1e-9, and raises `InfeasibleError` when even ``largest`` costs too much.
+    1e-9, and raises `InfeasibleError` when even ``max_value`` costs too much.
     """
     _checks.positive("target", target)
     search = _Search(cost, target)
-    start = min(max(_checks.positive("guess", guess), smallest), largest)
-    low, high = search.bracket(start, smallest, largest)
+    start = min(max(_checks.positive("guess", guess), min_value), max_value)
+    low, high = search.bracket(start, min_value, max_value)
     aim = target * (1 - tolerance / 2)
     while high.cost < target * (1 - tolerance) and high.value > low.value * (1 + 1e-9):
         middle = search.at(search.next(low.value, high.value, aim))
@@ -116,21 +115,21 @@ class _Search:
         self.points.append(_Point(value, cost))
         return self.points[-1]
 
-    def bracket(self, guess: float, smallest: float, largest: float) -> tuple[_Point, _Point]:
+    def bracket(self, guess: float, min_value: float, max_value: float) -> tuple[_Point, _Point]:
         """Step away from ``guess`` by growing factors until the target is between two points."""
         point, factor = self.at(guess), 1.05
         if point.cost <= self._target:
-            while point.cost <= self._target and point.value > smallest:
-                high, point = point, self.at(max(smallest, point.value / factor))
+            while point.cost <= self._target and point.value > min_value:
+                high, point = point, self.at(max(min_value, point.value / factor))
                 factor = factor * factor
             return (point, high) if point.cost > self._target else (point, point)
         while point.cost > self._target:
-            if point.value >= largest:
+            if point.value >= max_value:
                 raise InfeasibleError(
-                    f"no value up to {largest:g} costs at most {self._target:g}; "
+                    f"no value up to {max_value:g} costs at most {self._target:g}; "
                     f"{point.value:g} costs {point.cost:g}"
                 )
-            low, point = point, self.at(min(largest, point.value * factor))
+            low, point = point, self.at(min(max_value, point.value * factor))
             factor = factor * factor
         return low, point
 

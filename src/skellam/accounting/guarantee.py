@@ -1,4 +1,9 @@
-"""An answer that can be quoted: epsilon and delta with everything that they depend on."""
+"""Guarantees: epsilon and delta with everything that they depend on, for each audience.
+
+The public sees releases. The server also sees who took part, so sampling hides nothing from it, and
+every round of a user's own counts in full. Only a coin that the user flips in secret, sending zeros
+and its noise on tails (self-sampling), amplifies against the server too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,15 @@ from enum import StrEnum
 from typing import Any
 
 from skellam import _checks
-from skellam.accounting.mechanisms import Adjacency
+from skellam.accounting.accountants import Method, epsilon
+from skellam.accounting.mechanisms import (
+    Adjacency,
+    Mechanism,
+    Sampled,
+    SampledKnownSize,
+    SampledWithoutReplacement,
+    noise_of,
+)
 
 ZERO_OUT = (
     "neighbours differ in one user's vector (zeroed out or replaced), not in its noise share",
@@ -70,3 +83,81 @@ def rounded_up(x: float) -> str:
     """Return four digits of ``x``, rounded up: what is printed is still a bound."""
     four = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(float(x)))
     return f"{float(four):.4g}"
+
+
+def against_public(
+    mechanism: Mechanism,
+    *,
+    rounds: int,
+    delta: float,
+    unit: Unit = Unit.USER,
+    method: Method = "best",
+) -> Guarantee:
+    """Return the guarantee against whoever sees the releases and not who took part."""
+    return Guarantee(
+        epsilon(mechanism, rounds=rounds, delta=delta, method=method),
+        delta,
+        unit,
+        noise_of(mechanism).adjacency,
+        Audience.PUBLIC,
+        _accountant(method),
+        (*ZERO_OUT, *_hidden(mechanism)),
+    )
+
+
+def against_server(
+    mechanism: Mechanism,
+    *,
+    participations: int,
+    delta: float,
+    participation_probability: float | None = None,
+    unit: Unit = Unit.USER,
+    method: Method = "best",
+) -> Guarantee:
+    """Return the guarantee against whoever sees who took part, for a user's own number of rounds.
+
+    With ``participation_probability`` (self-sampling) ``participations`` counts the rounds that a
+    user was invited to.
+    """
+    n, noise = _checks.integer("participations", participations, 1), noise_of(mechanism)
+    seen = noise if participation_probability is None else Sampled(noise, participation_probability)
+    return Guarantee(
+        epsilon(seen, rounds=n, delta=delta, method=method),
+        delta,
+        unit,
+        noise.adjacency,
+        Audience.SERVER,
+        _accountant(method),
+        (*ZERO_OUT, _own_rounds(n, participation_probability)),
+    )
+
+
+def _hidden(mechanism: Mechanism) -> tuple[str, ...]:
+    match mechanism:
+        case Sampled(rate=rate):
+            return (
+                f"every user joins every round by an independent coin of {rate:.6g}",
+                "this audience learns neither who took part nor how many",
+            )
+        case SampledKnownSize(rate=rate, population=population):
+            return (
+                f"each of {population} users joins a round by an independent coin of {rate:.6g}",
+                "this audience may learn how many took part, but not who",
+            )
+        case SampledWithoutReplacement():
+            return ("cohorts are uniform, and this audience does not learn who took part",)
+        case _:
+            return ()
+
+
+def _own_rounds(participations: int, participation_probability: float | None) -> str:
+    if participation_probability is None:
+        return f"the user takes part in at most {participations} rounds"
+    return (
+        f"the user is invited to at most {participations} rounds and joins each by its own secret "
+        f"coin of {participation_probability:.6g}"
+    )
+
+
+def _accountant(method: Method) -> str:
+    return f"skellam ({method})"

@@ -2,6 +2,11 @@
 
 A release becomes the Gaussian that dominates it. An event cannot carry the slack: to the delta that
 dp_accounting gives at epsilon, add ``slack.charge(epsilon)``.
+
+What dp_accounting's events cannot express: cohorts of a fixed size under add/remove (it has them
+under replace-one alone, which `to_event` falls back to: zeroing a vector out is one way to replace
+it, so that is safe, and loose), Poisson cohorts whose size is public, and Poisson cohorts under
+replace-one. Its loss distributions can: `to_distribution` hands over any of `curves`'.
 """
 
 from __future__ import annotations
@@ -11,21 +16,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skellam import _checks
-from skellam.accounting.domination import dominating, sampler_by_distance
-from skellam.accounting.lossgrid import LossGrid
+from skellam.accounting.accountants import Release
+from skellam.accounting.curves import NO_SLACK, Slack
+from skellam.accounting.gdp import dominating, outside_by_distance
+from skellam.accounting.losslaw import LossLaw, coarsened
 from skellam.accounting.mechanisms import (
     Adjacency,
     Gaussian,
     Laplace,
     Mechanism,
-    Noise,
+    NoiseMechanism,
     Sampled,
+    SampledKnownSize,
     SampledWithoutReplacement,
+    compares_three,
     noise_of,
+    replace_one,
 )
 from skellam.accounting.pld import Pld
-from skellam.accounting.routes import Release
-from skellam.accounting.slack import NO_SLACK, Slack
 from skellam.errors import DomainError, KindError
 
 
@@ -39,24 +47,31 @@ class Event(NamedTuple):
 def to_event(mechanism: Mechanism, *, rounds: int = 1) -> Event:
     """Return ``rounds`` releases as an event of dp_accounting, under the mechanism's adjacency.
 
-    For cohorts of fixed size the noise multiplier is sigma over the sensitivity under replace-one,
-    TWICE the clip norm: handed to dp_accounting's accountants it gives the right epsilon, which
-    sigma over the clip norm, as its text has it, does not.
+    Cohorts of fixed size are stated under replace-one, whatever the mechanism's adjacency. The
+    noise multiplier is then sigma over the sensitivity under replace-one, TWICE the clip norm:
+    handed to dp_accounting's accountants it gives the right epsilon, which sigma over the clip
+    norm, as its text has it, does not.
     """
     import dp_accounting
 
-    n, curve = _checks.integer("rounds", rounds, 1), dominating(noise_of(mechanism))
+    n, noise = _checks.integer("rounds", rounds, 1), noise_of(mechanism)
+    curve = dominating(replace_one(noise) if compares_three(mechanism) else noise)
     event = dp_accounting.GaussianDpEvent(1 / curve.mu)
     match mechanism:
-        case Sampled(noise, rate):
+        case Sampled(rate=rate):
             if noise.adjacency is Adjacency.REPLACE_ONE:
                 raise DomainError("dp_accounting has Poisson samples under add/remove alone")
             event = dp_accounting.PoissonSampledDpEvent(rate, event)
+        case SampledKnownSize():
+            raise DomainError(
+                "dp_accounting has no event for Poisson cohorts whose size is public; hand over "
+                "to_distribution of curves([(mechanism, rounds)], method='pld')"
+            )
         case SampledWithoutReplacement(cohort=cohort, population=population):
             event = dp_accounting.SampledWithoutReplacementDpEvent(population, cohort, event)
         case _:
             pass
-    slack = curve.slack + sampler_by_distance(noise_of(mechanism))
+    slack = curve.slack + outside_by_distance(mechanism)
     return Event(dp_accounting.SelfComposedDpEvent(event, n), slack * n)
 
 
@@ -91,45 +106,44 @@ def to_distribution(pld: Pld) -> Any:  # noqa: ANN401
     from dp_accounting.pld.pld_pmf import DensePLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    remove, add = (
-        DensePLDPmf(side.interval, side.lowest, side.masses, side.infinite, True)
-        for side in (pld.remove, pld.add)
+    if not isinstance(pld, Pld):
+        raise KindError(f"pld must be a Pld, got {type(pld).__name__}")
+    interval = min(side.interval() for side in (pld.remove, pld.add))
+    remove, add = (side.grid(interval) for side in (pld.remove, pld.add))
+    return PrivacyLossDistribution(
+        *(DensePLDPmf(interval, first, masses, inf, True) for first, masses, inf in (remove, add))
     )
-    return PrivacyLossDistribution(remove, add)
 
 
 def from_distribution(
     distribution: Any,  # noqa: ANN401
     *,
-    compositions: int = 1,
     slack: Slack = NO_SLACK,
 ) -> Pld:
-    """Return a loss distribution of dp_accounting as a `Pld`; it must be a pessimistic one.
-
-    ``compositions`` says how many releases are in it already, for the round-off that they bring.
-    """
+    """Return a loss distribution of dp_accounting as a `Pld`; it must be a pessimistic one."""
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     if not isinstance(distribution, PrivacyLossDistribution):
         raise KindError(
             f"distribution must be a PrivacyLossDistribution, got {type(distribution).__name__}"
         )
-    remove, add = (_grid(side) for side in (distribution._pmf_remove, distribution._pmf_add))  # noqa: SLF001
-    return Pld(remove, add, compositions, slack)
+    remove, add = (_law(side) for side in (distribution._pmf_remove, distribution._pmf_add))  # noqa: SLF001
+    return Pld.of(remove, add, slack)
 
 
-def _grid(pmf: Any) -> LossGrid:  # noqa: ANN401
+def _law(pmf: Any) -> LossLaw:  # noqa: ANN401
     dense = pmf.to_dense_pmf()
     if not dense._pessimistic_estimate:  # noqa: SLF001
         raise DomainError("distribution must be a pessimistic estimate: others bound nothing")
     masses, infinite = np.asarray(dense._probs, dtype=np.float64), float(dense._infinity_mass)  # noqa: SLF001
     if not abs(float(masses.sum()) + infinite - 1) <= 1e-6:
         raise DomainError("distribution must have a total mass of one")
-    return LossGrid(float(dense._discretization), int(dense._lower_loss), masses, infinite)  # noqa: SLF001
+    steps = np.arange(len(masses), dtype=np.float64) + int(dense._lower_loss)  # noqa: SLF001
+    return coarsened(LossLaw(float(dense._discretization) * steps, masses, infinite))  # noqa: SLF001
 
 
-def _single(event: Any) -> Noise:  # noqa: ANN401
+def _single(event: Any) -> NoiseMechanism:  # noqa: ANN401
     releases = from_event(event)
-    if len(releases) != 1 or releases[0][1] != 1 or not isinstance(releases[0][0], Noise):
+    if len(releases) != 1 or releases[0][1] != 1 or not isinstance(releases[0][0], NoiseMechanism):
         raise DomainError(f"only a single Gaussian or Laplace event can be sampled, got {event!r}")
     return noise_of(releases[0][0])

@@ -27,20 +27,28 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Noise:
-    """What all noise shares: how far what was drawn is from the law that is accounted.
+    """What all noise shares: how far a release is from the law that is accounted.
 
     ``sampler_distance`` is the total variation of one release's noise: coordinates times clients
     times that of one draw. ``atom_error`` bounds the error of every probability of one coordinate:
-    clients times that of one draw.
+    clients times that of one draw. ``rare`` is the probability a release of events, independent of
+    the data or rare under both laws, outside of which the mechanism is as stated (for example more
+    colluders in a cohort than planned). It is added to delta for every release, and sampling does
+    not amplify it: such an event can happen whether or not the user takes part. ``distance`` is
+    the total variation of a release from the law that is accounted, for any reason but the sampler.
     """
 
     sampler_distance: float = field(default=0.0, kw_only=True)
     atom_error: float = field(default=0.0, kw_only=True)
+    rare: float = field(default=0.0, kw_only=True)
+    distance: float = field(default=0.0, kw_only=True)
     adjacency: Adjacency = field(default=Adjacency.ADD_REMOVE, kw_only=True)
 
     def __post_init__(self) -> None:
         _checks.between("sampler_distance", self.sampler_distance, 0, 1)
         _checks.between("atom_error", self.atom_error, 0, 1)
+        _checks.between("rare", self.rare, 0, 1)
+        _checks.between("distance", self.distance, 0, 1)
         _set(self, adjacency=_adjacency(self.adjacency))
 
 
@@ -77,7 +85,7 @@ class RoundedSkellam(_Noise):
     """Skellam noise on a REAL vector of norm ``l2`` after unbiased stochastic rounding.
 
     The rounding coins are secret, like the noise. ``tail`` is the mass that a block of ``block``
-    coordinates leaves uncertified; with blocks, ``largest`` bounds every coordinate.
+    coordinates leaves uncertified; with blocks, ``coordinate_bound`` bounds every coordinate.
     """
 
     variance: float
@@ -85,7 +93,7 @@ class RoundedSkellam(_Noise):
     dimension: int
     tail: float
     block: int = 1
-    largest: float | None = None
+    coordinate_bound: float | None = None
 
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
@@ -95,11 +103,15 @@ class RoundedSkellam(_Noise):
         _set(self, block=_checks.integer("block", self.block, 1, self.dimension))
         if not 0 < _checks.number("tail", self.tail) < 0.5:
             raise DomainError(f"tail must lie strictly between 0 and 1/2, got {self.tail!r}")
-        if self.largest is not None:
-            _set(self, largest=_checks.positive("largest", self.largest))
-            _check_reachable("largest * sqrt(dimension)", self.l2, self.largest, self.dimension)
+        if self.coordinate_bound is not None:
+            _set(self, coordinate_bound=_checks.positive("coordinate_bound", self.coordinate_bound))
+            _check_reachable(
+                "coordinate_bound * sqrt(dimension)", self.l2, self.coordinate_bound, self.dimension
+            )
         elif self.block > 1:
-            raise DomainError("blocks need largest, the bound on every coordinate; or take block=1")
+            raise DomainError(
+                "blocks need coordinate_bound, the bound on every coordinate; or take block=1"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +167,7 @@ class Binomial(_Noise):
 
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplace(_Noise):
-    """Noise with P(k) proportional to exp(-|k|/scale) on an integer vector."""
+    """NoiseMechanism with P(k) proportional to exp(-|k|/scale) on an integer vector."""
 
     scale: float
     l1: float
@@ -190,18 +202,18 @@ class Joint(_Noise):
     Under sampling that is less than the composition of sampled releases: the cohort is one.
     """
 
-    parts: tuple[Noise, ...]
+    parts: tuple[NoiseMechanism, ...]
 
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
-        _set(self, parts=tuple(_noise(part) for part in self.parts))
+        _set(self, parts=tuple(checked_noise(part) for part in self.parts))
         if not self.parts:
             raise DomainError("parts must hold at least one release")
         if any(part.adjacency is not self.adjacency for part in self.parts):
             raise DomainError("parts must have the adjacency of the whole")
 
 
-Noise: TypeAlias = (
+NoiseMechanism: TypeAlias = (
     Gaussian
     | Skellam
     | RoundedSkellam
@@ -219,32 +231,34 @@ _NoiseT = TypeVar("_NoiseT", bound=_Noise)
 class Sampled:
     """``mechanism`` on a secret Poisson cohort: each user takes part with probability ``rate``."""
 
-    mechanism: Noise
+    mechanism: NoiseMechanism
     rate: float
+    mixture: tuple[tuple[float, float], ...] = ()
+    """Weights and rates, each at most ``rate``, where the rate of a round is public and varies."""
 
     def __post_init__(self) -> None:
-        _set(self, mechanism=_noise(self.mechanism), rate=_checks.rate("rate", self.rate))
+        rate = _checks.rate("rate", self.rate)
+        mixture = tuple((_checks.between("weight", w, 0, 1), float(r)) for w, r in self.mixture)
+        if not all(0 < r <= rate for _, r in mixture) or not sum(w for w, _ in mixture) <= 1 + 1e-9:
+            raise DomainError("mixture must hold weights that sum to 1 and rates of at most rate")
+        _set(self, mechanism=checked_noise(self.mechanism), rate=rate, mixture=mixture)
 
 
 @dataclass(frozen=True, slots=True)
 class SampledWithoutReplacement:
-    """``mechanism`` on a secret uniform cohort of fixed size, always under replace-one.
+    """``mechanism`` on a secret uniform cohort of fixed size, which may be public.
 
-    A mechanism given under add/remove is doubled: with a fixed size nobody can be removed.
+    Under add/remove a user's vector is zeroed out, and it stays in the draw (Result D).
     """
 
-    mechanism: Noise
+    mechanism: NoiseMechanism
     cohort: int
     population: int
 
     def __post_init__(self) -> None:
-        population = _checks.integer("population", self.population, 1)
-        _set(self, population=population)
-        _set(self, cohort=_checks.integer("cohort", self.cohort, 1, population))
-        noise = _noise(self.mechanism)
-        if noise.adjacency is Adjacency.ADD_REMOVE:
-            noise = replace_one(noise)
-        _set(self, mechanism=noise)
+        population = _checks.integer("population", self.population, 1, _MAX_POPULATION)
+        cohort = _checks.integer("cohort", self.cohort, 1, population)
+        _set(self, mechanism=checked_noise(self.mechanism), cohort=cohort, population=population)
 
     @property
     def rate(self) -> float:
@@ -252,25 +266,54 @@ class SampledWithoutReplacement:
         return self.cohort / self.population
 
 
-Mechanism: TypeAlias = Noise | Sampled | SampledWithoutReplacement
+@dataclass(frozen=True, slots=True)
+class SampledKnownSize:
+    """``mechanism`` on a Poisson cohort out of ``population`` users whose SIZE is public.
+
+    Who took part is secret. `Sampled` is for cohorts whose size is secret too; it costs less.
+    """
+
+    mechanism: NoiseMechanism
+    rate: float
+    population: int
+
+    def __post_init__(self) -> None:
+        population = _checks.integer("population", self.population, 1, _MAX_POPULATION)
+        rate = _checks.rate("rate", self.rate)
+        _set(self, mechanism=checked_noise(self.mechanism), rate=rate, population=population)
 
 
-def noise_of(mechanism: Mechanism) -> Noise:
+_MAX_POPULATION = 10**12
+
+Mechanism: TypeAlias = NoiseMechanism | Sampled | SampledWithoutReplacement | SampledKnownSize
+
+
+def noise_of(mechanism: Mechanism) -> NoiseMechanism:
     """Return the noise under the sampling, if any."""
     match mechanism:
-        case Sampled() | SampledWithoutReplacement():
+        case Sampled() | SampledWithoutReplacement() | SampledKnownSize():
             return mechanism.mechanism
         case _:
-            return _noise(mechanism)
+            return checked_noise(mechanism)
 
 
 def rate_of(mechanism: Mechanism) -> float:
     """Return the probability that a user takes part."""
     match mechanism:
-        case Sampled() | SampledWithoutReplacement():
+        case Sampled() | SampledWithoutReplacement() | SampledKnownSize():
             return mechanism.rate
         case _:
             return 1.0
+
+
+def compares_three(mechanism: Mechanism) -> bool:
+    """Return whether one round compares three vectors: the user's, none, and a substitute's.
+
+    That is so for cohorts of known size under add/remove: the laws are P_x, Q and P_r.
+    """
+    sized = isinstance(mechanism, SampledWithoutReplacement | SampledKnownSize)
+    added = noise_of(mechanism).adjacency is Adjacency.ADD_REMOVE
+    return sized and added and rate_of(mechanism) < 1
 
 
 def l1_bound(
@@ -287,7 +330,7 @@ def replace_one(noise: _NoiseT) -> _NoiseT:
     For rounding (Result B) this is the chain P_x, Q, P_x' through the zeroed-out user. Each end is
     moved by the uncertified mass once, so the slack factor 1 + e^epsilon covers both as it stands.
     """
-    if noise.adjacency is Adjacency.REPLACE_ONE:
+    if checked_noise(noise).adjacency is Adjacency.REPLACE_ONE:  # type: ignore[arg-type]
         raise DomainError("the mechanism is under replace-one already")
     if isinstance(noise, Joint):
         parts = tuple(replace_one(part) for part in noise.parts)
@@ -296,21 +339,8 @@ def replace_one(noise: _NoiseT) -> _NoiseT:
     return replace(noise, adjacency=Adjacency.REPLACE_ONE, **doubled)
 
 
-def poisson_pretence(mechanism: SampledWithoutReplacement) -> Sampled:
-    """Return the Poisson mechanism that a cohort of fixed size is often taken for.
-
-    That is what the paper does. Nothing proves it, and the epsilon can be many times too small: it
-    serves comparison with published numbers alone.
-    """
-    halved: dict[str, Any] = {
-        name: value / 2 for name, value in _sensitivities(mechanism.mechanism).items()
-    }
-    noise = replace(mechanism.mechanism, adjacency=Adjacency.ADD_REMOVE, **halved)
-    return Sampled(noise, mechanism.rate)
-
-
 def _sensitivities(noise: _Noise) -> dict[str, float]:
-    values = {name: getattr(noise, name, None) for name in ("l1", "l2", "largest")}
+    values = {name: getattr(noise, name, None) for name in ("l1", "l2", "coordinate_bound")}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -348,9 +378,13 @@ def _adjacency(value: str) -> Adjacency:
         raise DomainError(f"adjacency must be one of {names}, got {value!r}") from error
 
 
-def _noise(value: Noise) -> Noise:
-    if not isinstance(value, Noise):
-        raise KindError(f"mechanism must be noise, got {type(value).__name__}")
+def checked_noise(value: NoiseMechanism) -> NoiseMechanism:
+    """Return ``value`` if it is a mechanism without sampling, or raise `KindError`."""
+    if not isinstance(value, NoiseMechanism):
+        raise KindError(
+            "mechanism must be noise without sampling, such as Skellam or Gaussian, "
+            f"got {type(value).__name__}"
+        )
     return value
 
 

@@ -1,8 +1,8 @@
-"""Result A': the Rényi divergence of Skellam noise as a number, at any real order above 1.
+"""Exact divergences of Skellam noise: Rényi (Result A', any real order above 1), hockey-stick.
 
 `rdp_exact` is one coordinate and one integer shift. Divergences add over coordinates, so an integer
 vector of norm D costs at most D^2 max_k r(k) / k^2, k = 1 .. D (`rdp_integer`). No monotonicity in
-k is assumed: small k are evaluated, large k bounded by the paper's theorem. That holds at whole
+k is assumed: small k are evaluated, large k bounded by the paper's theorem. That holds at integer
 orders; in between (a - 1) r_a, the logarithm of a moment, is convex in a.
 
 `rdp_rounded` is the same for stochastic rounding: sup of r(x) / x^2 over REAL x, both directions.
@@ -25,15 +25,15 @@ from functools import lru_cache
 import numpy as np
 
 from skellam import _checks
-from skellam.accounting.laws import Table, log_chernoff, log_skellam
+from skellam.accounting.laws import Table, log_chernoff, log_skellam, skellam_law
 from skellam.errors import CertificateError, DomainError
 
 _SAFETY = 1 + 4e-10  # float64 noise in a divergence is below 1e-10 of it up to variance 1e9
 _NEGLIGIBLE = -100.0
-_MOST_ATOMS = 20_000_000
+_MAX_ATOMS = 20_000_000
 _EXACT_SHIFTS = 32
-_LARGEST_VALUE = 256
-_MOST_NODES = 4096
+_MAX_VALUE = 256
+_MAX_NODES = 4096
 
 
 def rdp_exact(variance: float, shift: int, order: float) -> float:
@@ -55,12 +55,14 @@ def rdp_integer(variance: float, l2: float, order: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def rdp_rounded(variance: float, order: float, largest: float) -> float:
-    """Return sup of r(x) / x^2 over real x in (0, largest]: what a unit of squared norm costs."""
+def rdp_rounded(variance: float, order: float, coordinate_bound: float) -> float:
+    """Return sup of r(x) / x^2 over 0 < x <= coordinate_bound, a cost per squared norm."""
     mu, a = _checks.positive("variance", variance), _order(order)
-    end = _checks.positive("largest", largest)
-    if not end <= _LARGEST_VALUE:
-        raise CertificateError(f"largest={end:g} is beyond {_LARGEST_VALUE}; bound the coordinates")
+    end = _checks.positive("coordinate_bound", coordinate_bound)
+    if not end <= _MAX_VALUE:
+        raise CertificateError(
+            f"coordinate_bound={end:g} is beyond {_MAX_VALUE}; bound the coordinates"
+        )
     atoms = _atoms(mu, math.ceil(end), a)
     worst = max(_below_one(atoms, b, min(end, 1.0)) for b in (a, 1 - a))
     for m in range(1, math.ceil(end)):
@@ -98,7 +100,7 @@ def _atoms(mu: float, reach: int, a: float) -> _Atoms:
     ):  # it falls from a * reach on: asinh is concave
         beyond *= 2
     right, left = math.ceil(a * reach) + beyond, math.ceil((a - 1) * reach) + beyond
-    if not left + right <= _MOST_ATOMS:
+    if not left + right <= _MAX_ATOMS:
         raise CertificateError(f"order {a:g} at shift {reach} needs too large a table; lower it")
     half = log_skellam(mu, right + reach)
     return _Atoms(np.concatenate((half[:0:-1], half)), half.size - 1 - left, left + right + 1)
@@ -128,10 +130,10 @@ def _series(loss: Table, b: float) -> Table:
 
 
 def _far_shifts(mu: float, k: int, a: float) -> float:
-    """Bound r(j) / j^2 for all j >= k by the paper's theorem at the whole orders around ``a``."""
-    whole = math.floor(a)
-    low, high = ((n - 1) * _paper(mu, k, n) if n > 1 else 0.0 for n in (whole, whole + 1))
-    return ((whole + 1 - a) * low + (a - whole) * high) / (a - 1)
+    """Bound r(j) / j^2 for all j >= k by the paper's theorem at the integer orders around ``a``."""
+    floor = math.floor(a)
+    low, high = ((n - 1) * _paper(mu, k, n) if n > 1 else 0.0 for n in (floor, floor + 1))
+    return ((floor + 1 - a) * low + (a - floor) * high) / (a - 1)
 
 
 def _paper(mu: float, k: int, n: int) -> float:
@@ -163,7 +165,7 @@ def _above_one(atoms: _Atoms, b: float, m: int, end: float) -> float:
     """Bound log E_Q (P/Q)^b / x^2 over m <= x <= m + end, by chords between nodes."""
     first, last = atoms.log_moment(b, m, 0.0), atoms.log_moment(b, m, end)
     nodes = 33 + 2 * math.ceil(abs(last - first))
-    if not nodes <= _MOST_NODES:
+    if not nodes <= _MAX_NODES:
         raise CertificateError("the divergence grows too fast to be bounded; lower the order")
     x = np.linspace(0.0, end, nodes)
     logs = np.array([atoms.log_moment(b, m, float(f)) for f in x])
@@ -179,3 +181,21 @@ def _order(order: float) -> float:
     if not 1 < a < math.inf:
         raise DomainError(f"order must be finite and above 1, got {a!r}")
     return a
+
+
+def delta_exact(variance: float, shift: int, epsilon: float) -> float:
+    """Return the hockey-stick divergence of Sk(variance) shifted by ``shift``, rounded up.
+
+    The likelihood ratio rises, so the sum runs over the outcomes from some threshold on, and all
+    its terms are positive; what lies beyond the table has mass below e^-740.
+    """
+    k = _checks.integer("shift", abs(shift), 1)
+    e = _checks.non_negative("epsilon", epsilon)
+    right = skellam_law(_checks.positive("variance", variance)).log_pmf
+    if not k < right.size:
+        return 1.0
+    logs = np.concatenate((right[:0:-1], right))
+    shifted, plain = logs[:-k], logs[k:]
+    terms = np.exp(shifted) * -np.expm1(np.minimum(e + plain - shifted, 0.0))
+    beyond = math.fsum(np.exp(logs[-k:]))
+    return min(1.0, (float(terms.sum()) + beyond) * _SAFETY)

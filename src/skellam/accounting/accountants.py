@@ -1,7 +1,7 @@
-"""Every valid way to account for a list of releases; the answer is the smallest one.
+"""Accountants for a list of releases; the answer is the smallest of all that are valid.
 
-A route turns every release into a curve of one kind and adds them up. It is left out where it has
-no bound for one of the releases.
+An accountant turns every release into a curve of one kind and adds them up. It is left out where it
+has no bound for one of the releases.
 """
 
 from __future__ import annotations
@@ -13,32 +13,19 @@ from operator import add
 from typing import Literal, TypeAlias, get_args
 
 from skellam import _checks
-from skellam.accounting.curves import GdpCurve, RdpCurve
-from skellam.accounting.divergences import dominating_rdp, own_orders, own_rdp, paper_rdp
-from skellam.accounting.domination import (
-    dominating,
-    dominating_interval,
-    dominating_pld,
-    sampler_by_atoms,
-    sampler_by_distance,
-)
-from skellam.accounting.losses import has_own_pld, pld, pld_interval
-from skellam.accounting.mechanisms import (
-    Mechanism,
-    Noise,
-    noise_of,
-    rate_of,
-)
-from skellam.accounting.pld import Pld
-from skellam.accounting.slack import Slack
-from skellam.errors import CertificateError, DomainError
+from skellam.accounting.curves import GdpCurve, RdpCurve, Slack
+from skellam.accounting.gdp import dominating, outside_by_atoms, outside_by_distance
+from skellam.accounting.mechanisms import Mechanism, noise_of, rate_of
+from skellam.accounting.pld import Pld, dominating_pld, mechanism_pld, own_pair
+from skellam.accounting.rdp import dominating_rdp, own_orders, own_rdp, paper_rdp
+from skellam.errors import CertificateError, DomainError, KindError
 
 Release: TypeAlias = tuple[Mechanism, int]
 Method: TypeAlias = Literal["best", "gdp", "rdp", "pld", "paper"]
 Composed: TypeAlias = GdpCurve | RdpCurve | Pld
 _NEGLIGIBLE = 1e-6
 """The part of delta below which the sampler's distance needs no better treatment."""
-_Route: TypeAlias = Callable[[Sequence[Release]], Composed | None]
+_Accountant: TypeAlias = Callable[[Sequence[Release]], Composed | None]
 
 
 def epsilon(
@@ -61,12 +48,12 @@ def composed_epsilon(
     """Return an upper bound on epsilon of all ``releases`` (mechanism, rounds) together."""
     _checks.open_unit("delta", delta)
     checked = _checked(releases)
-    ideal, charge = _ideal_curves(checked, method), _charge(checked, sampler_by_distance)
-    least = min(_charged(curve, charge).epsilon(delta) for curve in ideal)
-    if charge.charge(least) <= _NEGLIGIBLE * delta:
-        return least
-    charge = _charge(checked, sampler_by_atoms)
-    return min(least, *(_charged(curve, charge).epsilon(delta) for curve in ideal))
+    ideal, charge = _ideal_curves(checked, method), _charge(checked, outside_by_distance)
+    smallest = min(_charged(curve, charge).epsilon(delta) for curve in ideal)
+    if charge.charge(smallest) <= _NEGLIGIBLE * delta:
+        return smallest
+    charge = _charge(checked, outside_by_atoms)
+    return min(smallest, *(_charged(curve, charge).epsilon(delta) for curve in ideal))
 
 
 def composed_delta(
@@ -78,20 +65,20 @@ def composed_delta(
 
 
 def curves(releases: Iterable[Release], *, method: Method = "best") -> list[Composed]:
-    """Return the composed curve of every route of ``method`` that covers all ``releases``.
+    """Return the composed curve of every accountant of ``method`` that covers all ``releases``.
 
     Each comes twice, with either way to charge for the sampler.
     """
     checked = _checked(releases)
-    charges = {_charge(checked, way) for way in (sampler_by_distance, sampler_by_atoms)}
+    charges = {_charge(checked, way) for way in (outside_by_distance, outside_by_atoms)}
     return [_charged(curve, x) for curve in _ideal_curves(checked, method) for x in charges]
 
 
 def _ideal_curves(releases: Sequence[Release], method: Method) -> list[Composed]:
     found, refusals = list[Composed](), list[str]()
-    for route in _routes(method):
+    for accountant in _accountants(method):
         try:
-            curve = route(releases)
+            curve = accountant(releases)
         except CertificateError as error:
             refusals.append(str(error))
         else:
@@ -103,15 +90,15 @@ def _ideal_curves(releases: Sequence[Release], method: Method) -> list[Composed]
     return found
 
 
-def _charge(releases: Sequence[Release], way: Callable[[Noise], Slack]) -> Slack:
-    return reduce(add, (way(noise_of(mechanism)) * rounds for mechanism, rounds in releases))
+def _charge(releases: Sequence[Release], way: Callable[[Mechanism], Slack]) -> Slack:
+    return reduce(add, (way(mechanism) * rounds for mechanism, rounds in releases))
 
 
 def _charged(curve: Composed, charge: Slack) -> Composed:
     return replace(curve, slack=curve.slack + charge)
 
 
-def _routes(method: Method) -> list[_Route]:
+def _accountants(method: Method) -> list[_Accountant]:
     match method:
         case "gdp":
             return [_gaussian]
@@ -132,8 +119,7 @@ def _gaussian(releases: Sequence[Release]) -> Composed:
     """Add up dominating Gaussians: in closed form, or by loss distributions under sampling."""
     if all(rate_of(mechanism) == 1 for mechanism, _ in releases):
         return reduce(add, (dominating(noise_of(m)) * rounds for m, rounds in releases))
-    interval = max(dominating_interval(m, rounds) for m, rounds in releases)
-    return reduce(add, (dominating_pld(m, interval=interval) * n for m, n in releases))
+    return reduce(add, (dominating_pld(m) * n for m, n in releases))
 
 
 def _losses(releases: Sequence[Release]) -> Composed:
@@ -142,10 +128,9 @@ def _losses(releases: Sequence[Release]) -> Composed:
 
 
 def _losses_if_own(releases: Sequence[Release]) -> Composed | None:
-    if not any(has_own_pld(mechanism) for mechanism, _ in releases):
+    if all(own_pair(mechanism) is None for mechanism, _ in releases):
         return None
-    interval = max(pld_interval(m, rounds) for m, rounds in releases)
-    return reduce(add, (pld(m, interval=interval) * rounds for m, rounds in releases))
+    return reduce(add, (mechanism_pld(m) * rounds for m, rounds in releases))
 
 
 def _gaussian_rdp(releases: Sequence[Release]) -> Composed:
@@ -171,9 +156,17 @@ def _sum_of(parts: Iterable[tuple[RdpCurve | None, int]]) -> RdpCurve | None:
 
 
 def _checked(releases: Iterable[Release]) -> list[Release]:
-    checked = [(m, _checks.integer("rounds", rounds, 1)) for m, rounds in releases]
+    checked = [_release(item) for item in releases]
     if not checked:
         raise DomainError("there must be at least one release to account for")
     if len({noise_of(mechanism).adjacency for mechanism, _ in checked}) > 1:
         raise DomainError("releases under different adjacencies cannot be added; use one for all")
     return checked
+
+
+def _release(item: Release) -> Release:
+    if not isinstance(item, tuple) or len(item) != 2:
+        raise KindError(f"a release must be a pair (mechanism, rounds), got {item!r}")
+    mechanism, rounds = item
+    noise_of(mechanism)
+    return mechanism, _checks.integer("rounds", rounds, 1)
