@@ -10,11 +10,10 @@ import math
 import numpy as np
 import pytest
 
-from skellam.accounting.curves import GdpCurve
+from skellam.accounting.curves import GdpCurve, Slack
 from skellam.accounting.gdp import gdp_certificate
 from skellam.accounting.laws import skellam_law
 from skellam.accounting.mechanisms import RoundedSkellam, Skellam
-from skellam.accounting.slack import Slack
 
 DRAWS = {3: 200_000, 50: 40_000}
 ALARM = 1e-8
@@ -89,7 +88,7 @@ def test_real_vectors_cost_no_more_than_claimed(variance, dimension, block):
         dimension=dimension,
         tail=1e-9,
         block=block,
-        largest=float(np.abs(x).max()),
+        coordinate_bound=float(np.abs(x).max()),
     )
     _check(variance, x, noise, seed=[13, dimension, block, int(10 * variance)])
 

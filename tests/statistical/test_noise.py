@@ -6,12 +6,23 @@ from scipy import stats
 
 from oracles import poisson_difference
 from skellam.entropy import SeededEntropy
-from skellam.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Skellam
+from skellam.noise import (
+    DiscreteGaussianSampler,
+    DiscreteLaplaceSampler,
+    GaussianSampler,
+    LaplaceSampler,
+    SkellamSampler,
+)
 
 FALSE_ALARM = 1e-7
 DRAWS = 1 << 24
-LAWS = [Skellam(v) for v in (0.25, 1, 100, 1e4, 1e6)]
-OTHERS = [DiscreteGaussian(0.7), DiscreteGaussian(300), DiscreteLaplace(2), DiscreteLaplace(400)]
+LAWS = [SkellamSampler(v) for v in (0.25, 1, 100, 1e4, 1e6)]
+OTHERS = [
+    DiscreteGaussianSampler(0.7),
+    DiscreteGaussianSampler(300),
+    DiscreteLaplaceSampler(2),
+    DiscreteLaplaceSampler(400),
+]
 
 
 def seeded(context):
@@ -60,16 +71,16 @@ def test_draws_follow_the_law(law):
 @pytest.mark.parametrize(("variance", "shares"), [(1, 16), (100, 100), (1e6, 10)])
 def test_shares_add_up_to_the_law_of_the_whole(variance, shares):
     """Chi-square on 2**18 sums of n shares of variance v/n; false alarm 1e-7 over seeds."""
-    share = Skellam(variance / shares)
+    share = SkellamSampler(variance / shares)
     entropy = seeded(f"shares/{variance}/{shares}")
     total = sum(share.draw(1 << 18, entropy=entropy).values.astype(np.int64) for _ in range(shares))
-    assert chi_square_p(total, Skellam(variance)) > FALSE_ALARM
+    assert chi_square_p(total, SkellamSampler(variance)) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("variance", [0.25, 3, 1e4])
 def test_draws_are_like_the_difference_of_two_poissons(variance):
     """Two-sample chi-square on 2**20 draws each; false alarm 1e-7 over seeds."""
-    law = Skellam(variance)
+    law = SkellamSampler(variance)
     ours = law.draw(1 << 20, entropy=seeded(f"poisson/{variance}")).values
     theirs = poisson_difference.draw(variance, 1 << 20, seed=1)
     edges = cells(law, 1 << 20)
@@ -79,7 +90,7 @@ def test_draws_are_like_the_difference_of_two_poissons(variance):
 
 def test_neighbouring_draws_are_uncorrelated():
     """Correlation at five lags of 2**22 draws; false alarm at most 5e-7 over seeds."""
-    x = Skellam(100).draw(1 << 22, entropy=seeded("lags")).values.astype(float)
+    x = SkellamSampler(100).draw(1 << 22, entropy=seeded("lags")).values.astype(float)
     z = stats.norm.isf(FALSE_ALARM / 2)
     for lag in (1, 2, 3, 1 << 16, 1 << 17):
         products = x[lag:] * x[:-lag]
@@ -88,7 +99,7 @@ def test_neighbouring_draws_are_uncorrelated():
 
 @pytest.mark.parametrize(
     ("law", "ideal"),
-    [(Gaussian(2), stats.norm(scale=2)), (Laplace(3), stats.laplace(scale=3))],
+    [(GaussianSampler(2), stats.norm(scale=2)), (LaplaceSampler(3), stats.laplace(scale=3))],
     ids=["Gaussian", "Laplace"],
 )
 def test_continuous_draws_follow_the_law(law, ideal):

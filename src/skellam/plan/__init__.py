@@ -1,23 +1,25 @@
-"""The joint between codec and accounting: one frozen plan, many readers."""
+"""Planning: one frozen plan, from which codec, noise, accounting and protocol all derive."""
 
 from __future__ import annotations
 
-from skellam.plan.choices import Accountant, Noise, Rounding, Sampling
+from skellam.plan.choices import Accountant, Noise, Rounding, Sampling, Signal
 from skellam.plan.clipping import AdaptiveClip, share_within
-from skellam.plan.cohorts import Tolerance
-from skellam.plan.load import PredictedError
-from skellam.plan.plan import Plan
-from skellam.plan.solution import Solution
+from skellam.plan.explanation import Explanation
+from skellam.plan.guarantees import Guarantees
+from skellam.plan.plan import CalibratedPlan, Plan
+from skellam.plan.signal_model import PredictedError
 
 __all__ = [
     "Accountant",
     "AdaptiveClip",
+    "CalibratedPlan",
+    "Explanation",
+    "Guarantees",
     "Noise",
     "Plan",
     "PredictedError",
     "Rounding",
     "Sampling",
-    "Solution",
-    "Tolerance",
+    "Signal",
     "share_within",
 ]

@@ -9,13 +9,20 @@ class Sampling(StrEnum):
     """How a round's clients are drawn."""
 
     POISSON = "poisson"
-    """Each of the population takes part independently; the size of the cohort varies."""
+    """Each client of the population takes part independently; the size of the cohort varies."""
     SELF = "self"
-    """Each invited client flips a secret coin, and encodes zeros with its noise on tails."""
+    """Each invited client draws in secret whether its update or zeros are encoded."""
     FIXED = "fixed"
-    """A uniform cohort of fixed size; accounted under replace-one."""
+    """A uniform cohort of fixed size (Result D)."""
+    CYCLIC = "cyclic"
+    """Clients are dealt into groups once; round t asks group t modulo the number of groups."""
     ALL = "all"
     """Everybody, every round."""
+
+    @property
+    def secret(self) -> bool:
+        """Whether the guarantee rests on members and sizes of cohorts that nobody else knows."""
+        return self in {Sampling.POISSON, Sampling.SELF}
 
 
 class Noise(StrEnum):
@@ -39,6 +46,11 @@ class Noise(StrEnum):
         """Whether vectors stay real: no rotation, no rounding, no modulus."""
         return self is Noise.GAUSSIAN
 
+    @property
+    def skellam(self) -> bool:
+        """Whether the sum's noise is a Skellam variable."""
+        return self in {Noise.SKELLAM, Noise.CENTRAL_SKELLAM}
+
 
 class Rounding(StrEnum):
     """How a client rounds its rotated vector."""
@@ -46,15 +58,24 @@ class Rounding(StrEnum):
     UNBIASED = "unbiased"
     """Plain stochastic rounding, accounted as part of the mechanism (Results B and B')."""
     CONDITIONAL = "conditional"
-    """The paper's: retried until the norm is within its bound, which the accounting pays for."""
-    WHOLE = "whole"
-    """None: vectors of whole numbers within stated bounds, neither rotated nor scaled."""
+    """The paper's: retried until the norm is within its bound, which the accounting charges."""
+    INTEGER = "integer"
+    """None: vectors of integers within stated bounds, neither rotated nor scaled."""
 
 
 class Accountant(StrEnum):
     """How a plan's epsilon is computed."""
 
     BEST = "best"
-    """The smallest over every valid route."""
+    """The smallest epsilon of all accountants that have a bound."""
     PAPER = "paper"
     """The paper's RDP bound at integer orders with generic amplification."""
+
+
+class Signal(StrEnum):
+    """How the clients' updates add up: what the modulus must hold besides the noise."""
+
+    ALIGNED = "aligned"
+    """All clients agree: the norm of the sum grows with the cohort. The worst case."""
+    INDEPENDENT = "independent"
+    """Directions are independent: the norm of the sum grows with the root of the cohort."""

@@ -1,12 +1,12 @@
 """Adaptive clipping: the clip follows a quantile of the update norms (Andrew et al. 2021).
 
-Beside its vector every client sends one whole number, 1 if its update was within the clip, -1 if
-it was not (0 if it sits out), with a share of Skellam noise of its own. A plan with
-``quantile_noise`` makes room for it and pays for it; the integer domain stays as planned while the
-clip moves, since clients scale their updates to the planned clip before they encode them.
+Besides its vector every client sends one integer, the clip count: 1 if its update was within the
+clip, -1 if it was not (0 if it encodes zeros), with a share of Skellam noise of its own. A plan
+with ``quantile_noise`` accounts for it; the integer domain stays as planned while the clip moves,
+since clients scale their updates to the planned clip before they encode them.
 
 **What a round costs.** A user who is zeroed out changes the vector, which alone is eta_v-GDP, and
-the whole number by 1, which alone is eta_b-GDP (Result A). The noises are independent and both
+the clip count by 1, which alone is eta_b-GDP (Result A). The noises are independent and both
 changes happen at once, so the pair of joint laws is a product of two pairs, and the tensor product
 of G_eta_v and G_eta_b is G_eta with eta^2 = eta_v^2 + eta_b^2 (Dong, Roth, Su 2019, proposition
 3.2 and corollary 3.3). The round is therefore dominated by the Gaussian mechanism of multiplier
@@ -25,16 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.codec.layout import Tensors, flatten
+from skellam.codec import Tensors, flatten
 from skellam.errors import DomainError, InfeasibleError
-from skellam.plan import cohorts, whole
-from skellam.plan.choices import Accountant, Sampling
+from skellam.plan import integers, sizes
+from skellam.plan.choices import Accountant
 
 if TYPE_CHECKING:
     from skellam.plan.plan import Plan
+    from skellam.plan.planner import Request
 
-_LEAST: Final = 2.0**-64
-_MOST: Final = 2.0**64
+_MIN_CLIP: Final = 2.0**-64
+_MAX_CLIP: Final = 2.0**64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +49,31 @@ class AdaptiveClip:
 
     clip: float
     target: float = 0.5
-    rate: float = 0.2
+    learning_rate: float = 0.2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clip", _checks.between("clip", self.clip, _LEAST, _MOST))
-        object.__setattr__(self, "target", _checks.between("target", self.target, 0, 1))
-        object.__setattr__(self, "rate", _checks.positive("rate", self.rate))
+        _checks.assign(
+            self,
+            clip=_checks.between("clip", self.clip, _MIN_CLIP, _MAX_CLIP),
+            target=_checks.between("target", self.target, 0, 1),
+            learning_rate=_checks.positive("learning_rate", self.learning_rate),
+        )
 
     def updated(self, within: float) -> Self:
         """Return the next clip after the share ``within`` of the clients, with noise, was within.
 
-        The geometric update: clip * exp(-rate (within - target)).
+        The geometric update: clip * exp(-learning_rate (within - target)).
         """
         share = min(max(_checks.number("within", within), 0.0), 1.0)
-        moved = self.clip * math.exp(-self.rate * (share - self.target))
-        return replace(self, clip=min(max(moved, _LEAST), _MOST))
+        moved = self.clip * math.exp(-self.learning_rate * (share - self.target))
+        return replace(self, clip=min(max(moved, _MIN_CLIP), _MAX_CLIP))
 
-    def after(self, balance: float, plan: Plan) -> Self:
-        """Return the next clip after a round of ``plan`` that released ``balance``.
+    def after(self, clip_count: float, plan: Plan) -> Self:
+        """Return the next clip after a round of ``plan`` that released ``clip_count``.
 
         The share is taken of the planned cohort: nothing follows from how many took part.
         """
-        return self.updated(share_within(balance, plan.cohort))
+        return self.updated(share_within(clip_count, plan.cohort))
 
     def factor(self, plan: Plan) -> float:
         """Return what brings an update of norm ``clip`` to the norm that ``plan`` clips at."""
@@ -81,20 +85,20 @@ class AdaptiveClip:
         return flatten(x).astype(np.float64) * self.factor(plan)
 
 
-def share_within(balance: float, clients: int) -> float:
+def share_within(count: float, clients: int) -> float:
     """Return the share within the clip, given how many more were within than not.
 
     >>> share_within(-1, 3)
     0.3333333333333333
     """
     n = _checks.integer("clients", clients, 1)
-    return (1 + _checks.number("balance", balance) / n) / 2
+    return (1 + _checks.number("count", count) / n) / 2
 
 
-def balance_variance(plan: Plan) -> float:
-    """Return the guaranteed variance of the noise of the whole number beside the vector.
+def count_variance(plan: Plan) -> float:
+    """Return the guaranteed variance of the noise of the clip count.
 
-    The share is half the balance over the cohort, so its deviation is half too.
+    The share is half the count over the cohort, so its deviation is half too.
     """
     return (2 * plan.cohort * (plan.quantile_noise or 0.0)) ** 2
 
@@ -103,21 +107,27 @@ def check(plan: Plan) -> None:
     """Raise unless a plan with ``quantile_noise`` can carry and account for it."""
     if plan.quantile_noise is None:
         return
-    object.__setattr__(
-        plan, "quantile_noise", _checks.positive("quantile_noise", plan.quantile_noise)
-    )
-    if plan.noise.continuous or whole.is_whole(plan):
+    _checks.assign(plan, quantile_noise=_checks.positive("quantile_noise", plan.quantile_noise))
+    if plan.noise.continuous or integers.is_integer(plan):
         raise DomainError("quantile_noise needs updates that are rounded into a ring")
-    if plan.sampling is Sampling.FIXED or plan.accountant is not Accountant.BEST:
-        raise DomainError('quantile_noise goes with accountant="best", and not with fixed cohorts')
+    if plan.accountant is not Accountant.BEST:
+        raise DomainError('quantile_noise goes with accountant="best"')
 
 
-def require_room(plan: Plan) -> None:
-    """Raise unless the sum of the whole numbers beside the vectors fits the modulus."""
+def require_room(request: Request) -> None:
+    """Raise unless the clip count with its noise can be drawn and fits the modulus."""
+    plan = request.plan
     if plan.quantile_noise is None:
         return
-    noise = balance_variance(plan) * cohorts.surplus(plan, plan.invited)
-    least = whole.bits_for(whole.most_clients(plan) + whole.reach(noise))
+    variance = count_variance(plan)
+    if not request.min_variance <= variance <= request.max_variance():
+        raise InfeasibleError(
+            f"the noise of the clip count has variance {variance:.3g}; from "
+            f"{request.min_variance:.3g} to {request.max_variance():.3g} can be drawn; "
+            "change quantile_noise"
+        )
+    clients = sizes.largest_planned(plan, integers.WRAP)
+    least = integers.bits_for(clients + integers.reach(variance * request.surplus))
     if plan.bits < least:
         raise InfeasibleError(
             f"{plan.bits} bits cannot carry the count of clients within the clip; "

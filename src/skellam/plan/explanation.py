@@ -1,4 +1,4 @@
-"""A plan in words: every number with the reason for it."""
+"""Explanations: every number of a plan with the reason for it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skellam.accounting import Joint, gdp_parameter
-from skellam.accounting.guarantee import Audience, rounded_up
-from skellam.plan import privacy
-from skellam.plan.choices import Noise, Rounding
+from skellam.accounting.guarantee import rounded_up
+from skellam.plan import guarantees, sizes
+from skellam.plan.choices import Noise, Rounding, Sampling
 
 if TYPE_CHECKING:
-    from skellam.plan.plan import Plan
+    from skellam.plan.plan import CalibratedPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,13 @@ class Explanation:
         return {line.name: {"value": line.value, "why": line.why} for line in self.lines}
 
 
-def explain(plan: Plan) -> Explanation:
+def explain(plan: CalibratedPlan) -> Explanation:
     """Return every number of ``plan`` with the reason for it."""
-    return Explanation((*_noise(plan), *_clip(plan), *_ring(plan), *_error(plan), *_privacy(plan)))
+    parts = (_noise, _cohort, _clip, _ring, _error, _privacy)
+    return Explanation(tuple(line for part in parts for line in part(plan)))
 
 
-def _noise(plan: Plan) -> Iterator[Line]:
+def _noise(plan: CalibratedPlan) -> Iterator[Line]:
     yield Line(
         "noise multiplier",
         f"{plan.noise_multiplier:.4f}",
@@ -63,32 +64,53 @@ def _noise(plan: Plan) -> Iterator[Line]:
     )
 
 
-def _clip(plan: Plan) -> Iterator[Line]:
+def _cohort(plan: CalibratedPlan) -> Iterator[Line]:
+    if plan.sampling is Sampling.CYCLIC:
+        why = f"round t asks group t modulo {plan.groups}"
+        yield Line("groups", str(plan.groups), why)
+    yield Line("participations", str(plan.participations), "rounds that a client's data may enter")
+    if not plan.noise.distributed:
+        return
+    yield Line("smallest cohort", str(plan.min_cohort), "a round with fewer clients is skipped")
+    if not plan.colluding:
+        return
+    surplus = sizes.surplus(plan, plan.min_cohort)
+    why = f"up to {1 - 1 / surplus:.1%} of the noise may be known to colluders, so more is added"
+    if (larger := sizes.affordable_cohort(plan)) is not None:
+        why += f"; cohorts of {larger} or more would need little more"
+    yield Line("noise for colluders", f"{surplus:.3f}", why)
+
+
+def _clip(plan: CalibratedPlan) -> Iterator[Line]:
     if plan.quantile_noise is None:
         return
     why = "deviation of the share of clients within the clip"
     yield Line("quantile noise", f"{plan.quantile_noise:g}", why)
     if plan.noise is not Noise.NONE:
-        joint = privacy.round_mechanism(plan)
-        *_, beside = joint.parts if isinstance(joint, Joint) else (joint,)
-        part = (gdp_parameter(beside) / gdp_parameter(joint)) ** 2
+        joint = guarantees.round_mechanism(plan)
+        *_, count = joint.parts if isinstance(joint, Joint) else (joint,)
+        part = (gdp_parameter(count) / gdp_parameter(joint)) ** 2
         yield Line("quantile's part", f"{part:.2%}", "of a round's squared GDP parameter")
 
 
-def _ring(plan: Plan) -> Iterator[Line]:
+def _ring(plan: CalibratedPlan) -> Iterator[Line]:
     if plan.noise.continuous:
         return
-    s = plan.solved
-    if s.rounding is not Rounding.WHOLE:
+    s = plan
+    if s.rounding is not Rounding.INTEGER:
         room = f"{s.signal_multiple:g} deviations fill half the modulus"
         yield Line("scale", f"{s.scale:.6g}", room)
     yield Line("variance", f"{s.variance:.6g}", "of the noise in the sum, integer domain")
     yield Line("rounding", str(s.rounding), _why_rounding(s.rounding))
     if s.rounding is Rounding.UNBIASED:
         yield Line("block", str(s.block), "coordinates certified together; least predicted error")
-        if s.largest is not None:
-            yield Line("largest", f"{s.largest:.4g}", "clip of each rotated, scaled coordinate")
-    yield Line("coordinates", f"{s.kept:,}", _why_kept(plan))
+        if s.coordinate_bound is not None:
+            yield Line(
+                "coordinate bound",
+                f"{s.coordinate_bound:.4g}",
+                "clip of each rotated, scaled coordinate",
+            )
+    yield Line("coordinates", f"{s.sent_dim:,}", _why_kept(plan))
     yield Line(
         "bytes per client",
         f"{plan.bytes_per_client:,}",
@@ -97,7 +119,7 @@ def _ring(plan: Plan) -> Iterator[Line]:
     yield Line("wrap probability", f"{plan.wrap_probability:.1e}", "of a coordinate of the sum")
 
 
-def _error(plan: Plan) -> Iterator[Line]:
+def _error(plan: CalibratedPlan) -> Iterator[Line]:
     parts = plan.error
     for name in ("noise", "rounding", "wrap", "cut", "compression"):
         part = getattr(parts, name)
@@ -107,39 +129,35 @@ def _error(plan: Plan) -> Iterator[Line]:
         "error", f"{math.sqrt(parts.total):.4g}", "root mean square of a coordinate of the mean"
     )
     if plan.noise is not Noise.NONE:
-        yield Line("loss", f"{plan.loss:.4f}", "squared error over Gaussian's, same guarantee")
+        why = "squared error over Gaussian's, same guarantee"
+        yield Line("relative error", f"{plan.relative_error:.4f}", why)
 
 
-def _privacy(plan: Plan) -> Iterator[Line]:
-    if plan.delta is None or plan.noise is Noise.NONE:
+def _privacy(plan: CalibratedPlan) -> Iterator[Line]:
+    if plan.target_delta is None or plan.noise is Noise.NONE:
         return
-    public = plan.privacy()
-    yield Line(
-        "epsilon, public",
-        rounded_up(public.epsilon),
-        f"delta {public.delta:.3g}, {plan.rounds} rounds, for whoever sees the releases",
-    )
-    mean = privacy.mean_participations(plan, plan.rounds)
-    for count, what in ((mean, "mean"), (plan.rounds, "all rounds")):
-        server = plan.privacy(audience=Audience.SERVER, participations=count)
-        yield Line(
-            f"epsilon, server ({what})",
-            rounded_up(server.epsilon),
-            f"for whoever knows who took part; {count} participations",
-        )
+    found = plan.guarantees()
+    mean = plan.mean_participations()
+    public = f"delta {found.public.delta:.3g}, {plan.rounds} rounds, for whoever sees the releases"
+    server = f"for every client: at most {plan.participations} participations"
+    few = f"a client with {mean} participations, the mean; many have more"
+    yield Line("epsilon, public", rounded_up(found.public.epsilon), public)
+    yield Line("epsilon, server", rounded_up(found.server.epsilon), server)
+    if plan.sampling not in {Sampling.ALL, Sampling.CYCLIC}:
+        yield Line("epsilon, server (mean)", rounded_up(found.server_mean.epsilon), few)
 
 
 def _why_rounding(rounding: Rounding) -> str:
-    if rounding is Rounding.WHOLE:
-        return "the vectors are whole numbers already, and stay unrotated"
+    if rounding is Rounding.INTEGER:
+        return "the vectors are integers already, and stay unrotated"
     if rounding is Rounding.UNBIASED:
         return "the accounting covers its randomness: no norm inflation, no bias"
     return "the accounting pays for the largest norm that it can give"
 
 
-def _why_kept(plan: Plan) -> str:
-    if plan.solved.rounding is Rounding.WHOLE:
+def _why_kept(plan: CalibratedPlan) -> str:
+    if plan.rounding is Rounding.INTEGER:
         return "one for every number of the query"
-    if plan.solved.kept == plan.solved.rotated:
+    if plan.sent_dim == plan.padded_dim:
         return f"{plan.dimension:,} padded for the rotation"
-    return f"of {plan.solved.rotated:,}: a random subset, rescaled; costs no privacy"
+    return f"of {plan.padded_dim:,}: a random subset, rescaled; costs no privacy"

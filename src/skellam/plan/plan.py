@@ -1,32 +1,42 @@
-"""The joint: one frozen plan, from which codec, noise, accounting and protocol all derive."""
+"""The plan: one frozen value from which codec, noise, accounting and protocol all derive.
+
+A `Plan` says what a run will do. `Plan.calibrated` finds what is left open and returns a
+`CalibratedPlan`, whose chosen numbers are attributes and which cannot be changed piecemeal.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from skellam import _checks, codec
 from skellam.accounting.guarantee import Audience, Guarantee
 from skellam.codec import Codec, CodecSpec
-from skellam.errors import DomainError
-from skellam.plan import checks, cohorts, planner, privacy, records, specs, whole
-from skellam.plan.choices import Accountant, Noise, Rounding, Sampling
-from skellam.plan.cohorts import Tolerance
-from skellam.plan.load import PredictedError, predicted_error, wrap_probability
-from skellam.plan.solution import Solution
+from skellam.cohorts import Tolerance, exact_share
+from skellam.errors import DataError, DomainError, KindError, ThresholdError
+from skellam.plan import clipping, guarantees, integers, planner, records, sizes
+from skellam.plan.choices import Accountant, Noise, Rounding, Sampling, Signal
+from skellam.plan.signal_model import PredictedError, SignalModel, predicted_error, wrap_probability
 
 if TYPE_CHECKING:
-    from skellam.accounting.mechanisms import Mechanism
+    from skellam.accounting import Mechanism
     from skellam.plan.explanation import Explanation
+    from skellam.plan.guarantees import Guarantees
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+MAX_DIMENSION: Final = 1 << 31
+MAX_ROUNDS: Final = 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a run will do: vectors, cohort, noise and ring; `calibrated` finds what is left open.
 
-    ``rounding``, ``block``, ``largest``, ``signal_multiple`` and ``scale`` are the planner's to
-    choose unless they are given. ``solution`` holds what it chose.
+    ``rounding``, ``block``, ``coordinate_bound``, ``signal_multiple``, ``scale``, ``tail``,
+    ``min_cohort`` and ``participations`` are the planner's to choose unless they are given.
     """
 
     dimension: int
@@ -36,87 +46,200 @@ class Plan:
     population: int | None = None
     bits: int = 16
     sampling: Sampling = Sampling.POISSON
-    coin: float | None = None
-    """Chance that an invited client sends its update and not zeros, with ``sampling="self"``."""
+    participation_probability: float | None = None
+    """Chance that an invited client encodes its update and not zeros, with ``sampling="self"``."""
+    public_sizes: bool = False
+    """Whether cohort sizes are public: then Poisson cohorts are accounted by Result D."""
+    min_cohort: int | None = None
+    """The smallest cohort that is summed; a round with fewer clients is skipped."""
+    participations: int | None = None
+    """Rounds whose data of one client may count; beyond them it sends zeros with its noise."""
     noise: Noise = Noise.SKELLAM
     dropout: float = 0.0
-    """Share of a cohort that may vanish without harm to the guarantee."""
+    """Share of a cohort that may drop out without harm to the guarantee."""
+    expected_dropout: float | None = None
+    """Chance, at most, that a client really drops out; half of ``dropout`` unless given. What an
+    aborted round shows of its size is accounted for by it."""
     colluding: float = 0.0
-    """Share of a cohort whose noise the server may know."""
-    removable: bool = False
-    """Whether noise for dropouts is added first and removed again, instead of left in."""
+    """Share of the population whose noise the server may know."""
     accountant: Accountant = Accountant.BEST
     rounding: Rounding | None = None
     beta: float = math.exp(-0.5)
     """Bias bound of conditional rounding."""
     l1: int | None = None
-    """L1 bound of vectors of whole numbers, with ``rounding="whole"``; ``clip`` is their L2 bound
-    and ``largest`` that of every entry."""
+    """L1 bound of vectors of integers, with ``rounding="integer"``; ``clip`` is their L2 bound and
+    ``coordinate_bound`` that of every entry."""
     block: int | None = None
-    largest: float | None = None
+    coordinate_bound: float | None = None
     signal_multiple: float | None = None
     scale: float | None = None
     compression: str | int | None = None
-    """Rotated coordinates that travel: a number, ``"auto"``, or ``None`` for all."""
-    compression_loss: float = 0.1
-    """Growth of the error that ``compression="auto"`` may cause."""
-    mean_norm_ratio: float = 1.0
-    """Norm of the mean update over the clip; 1 is the worst case."""
+    """Rotated coordinates that are sent: a number, ``"auto"``, or ``None`` for all."""
+    compression_error: float = 0.1
+    """Relative growth of the error that ``compression="auto"`` may cause."""
+    signal: Signal | float = Signal.ALIGNED
+    """How updates add up: "aligned", "independent", or the norm of their mean over the clip."""
     quantile_noise: float | None = None
     """With adaptive clipping, the deviation of the noise on the share of clients within the clip;
     0.05 is a good value, and costs little where the cohort is large."""
     tail: float | None = None
     """Mass that a block of coordinates may leave uncertified; it is charged to delta."""
-    epsilon: float | None = None
-    """The target that the plan was calibrated for; `privacy` says what it really costs."""
-    delta: float | None = None
-    solution: Solution | None = field(default=None, repr=False)
+    target_epsilon: float | None = None
+    target_delta: float | None = None
 
     def __post_init__(self) -> None:
-        checks.check(self)
+        _check(self)
 
     # What the planner finds.
 
-    def calibrated(self, *, epsilon: float, delta: float) -> Self:
+    def calibrated(self, *, epsilon: float, delta: float) -> CalibratedPlan:
         """Return the plan with the least predicted error whose public epsilon is at most this.
 
         Raises `InfeasibleError` where the bits cannot carry it, and names the fewest that can.
         """
-        return planner.calibrated(self, epsilon=epsilon, delta=delta)
+        return planner.calibrated(_request(self), epsilon=epsilon, delta=delta)
 
-    def matched(self, noise_multiplier: float, *, delta: float | None = None) -> Self:
+    def matched(self, noise_multiplier: float, *, delta: float | None = None) -> CalibratedPlan:
         """Return the plan that is as private, round for round, as Gaussian noise of this size."""
-        return planner.matched(self, noise_multiplier, delta=delta)
+        return planner.matched(_request(self), noise_multiplier, delta=delta)
 
-    def with_noise(self, noise_multiplier: float, *, delta: float | None = None) -> Self:
+    def with_noise(self, noise_multiplier: float, *, delta: float | None = None) -> CalibratedPlan:
         """Return the plan whose noise has exactly this standard deviation over the clip."""
-        return planner.with_noise(self, noise_multiplier, delta=delta)
+        return planner.with_noise(_request(self), noise_multiplier, delta=delta)
+
+    # Cohorts.
 
     @property
-    def solved(self) -> Solution:
-        """The solution, or an error that says how to get one."""
-        if self.solution is None:
-            raise DomainError(
-                "the plan has no noise yet; call .calibrated(epsilon=, delta=) or .with_noise(z)"
-            )
-        return self.solution
+    def population_size(self) -> int:
+        """The population, which is the cohort where everybody takes part."""
+        return self.cohort if self.population is None else self.population
+
+    @property
+    def rate(self) -> float:
+        """Chance that a client's data enters a round."""
+        return self.cohort / self.population_size
+
+    @property
+    def invitation_rate(self) -> float:
+        """Chance that a client is asked for a message in a round."""
+        return self.rate / (self.participation_probability or 1.0)
+
+    @property
+    def invited(self) -> int:
+        """Expected number of clients that are asked for a message in a round."""
+        return math.ceil(self.population_size * self.invitation_rate * (1 - 1e-12))
+
+    @property
+    def groups(self) -> int:
+        """Number of groups that ``sampling="cyclic"`` deals the population into."""
+        return -(-self.population_size // self.cohort)
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How many clients of a cohort may drop out, and how many may collude."""
+        return sizes.tolerance(self)
+
+    # JSON.
+
+    def to_json(self) -> str:
+        """Return the plan as JSON that `from_json` reads."""
+        return records.to_json(self)
+
+    @staticmethod
+    def from_json(text: str) -> Plan | CalibratedPlan:
+        """Return the plan that `to_json` wrote; anything else raises."""
+        return records.from_json(text)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a file."""
+        records.write(Path(path), self)
+
+    @staticmethod
+    def load(path: str | Path) -> Plan | CalibratedPlan:
+        """Read a plan from a file."""
+        return records.from_json(records.read(Path(path)))
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical JSON: what clients sign and bind their masks to."""
+        return records.digest(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedPlan(Plan):
+    """A plan with its noise: what was asked for (`request`) and all that the planner chose.
+
+    ``dataclasses.replace`` of what was asked for raises, since the noise would not fit any more:
+    replace it in ``plan.request`` and calibrate again.
+    """
+
+    rounding: Rounding
+    block: int
+    signal_multiple: float
+    """Deviations of the sum that half the modulus holds."""
+    scale: float
+    tail: float
+    min_cohort: int
+    participations: int
+    variance: float
+    """Of the noise that is guaranteed in a coordinate of the sum, integer domain."""
+    padded_dim: int
+    """Coordinates after padding and rotation."""
+    sent_dim: int
+    """Rotated coordinates that are sent."""
+    request: Plan
+    """What was asked for, without what the planner chose."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _checks.non_negative("variance", self.variance)
+        _checks.positive("scale", self.scale)
+        _checks.open_unit("tail", self.tail)
+        _checks.integer("min_cohort", self.min_cohort, 1)
+        _checks.integer("participations", self.participations, 1)
+        if not self.signal_multiple > 0:
+            raise DomainError(f"signal_multiple must be positive, got {self.signal_multiple!r}")
+        if not isinstance(self.rounding, Rounding):
+            raise KindError(f"rounding must be a Rounding, got {self.rounding!r}")
+        _checks.integer("padded_dim", self.padded_dim, 1)
+        _checks.integer("sent_dim", self.sent_dim, 1, self.padded_dim)
+        _checks.integer("block", self.block, 1, self.sent_dim)
+        if not isinstance(self.request, Plan) or isinstance(self.request, CalibratedPlan):
+            raise KindError(f"request must be a Plan, got {type(self.request).__name__}")
+        for field in fields(Plan):
+            name, value = field.name, getattr(self, field.name)
+            if name not in CHOSEN and value != getattr(self.request, name):
+                raise DomainError(
+                    f"{name} must be {getattr(self.request, name)!r}, for which the plan was "
+                    f"calibrated, got {value!r}; replace it in plan.request and calibrate again"
+                )
 
     @property
     def noise_multiplier(self) -> float:
         """Standard deviation of the guaranteed noise in the sum, over the clip."""
-        return self.solved.noise_multiplier(self.clip)
+        return math.sqrt(self.variance) / (self.scale * self.sent_clip)
 
     @property
-    def variance(self) -> float:
-        """Variance of the guaranteed noise in a coordinate of the sum, integer domain."""
-        return self.solved.variance
+    def sent_clip(self) -> float:
+        """The clip of the coordinates that are sent: ``clip sqrt(sent_dim / padded_dim)``."""
+        return self.clip * math.sqrt(self.sent_dim / self.padded_dim)
+
+    @property
+    def total_variance(self) -> float:
+        """Variance of all the noise in a coordinate of the sum: colluders know a part of it."""
+        return sizes.total_variance(self, self.variance)
 
     # What it is worth.
 
     @property
     def mechanism(self) -> Mechanism:
         """One round as the public sees it."""
-        return privacy.public_mechanism(self)
+        return guarantees.public_mechanism(self)
+
+    @property
+    def server_mechanism(self) -> Mechanism:
+        """One round in which the server knows that the client sent a message."""
+        return guarantees.server_mechanism(self)
 
     def privacy(
         self,
@@ -128,10 +251,10 @@ class Plan:
     ) -> Guarantee:
         """Return what ``rounds`` rounds cost against ``audience``.
 
-        The server knows who took part: for it ``participations`` of one user count (the mean
-        number, unless given).
+        The server knows who took part: for it ``participations`` of one client count, as many as
+        the plan allows unless given.
         """
-        return privacy.guarantee(
+        return guarantees.guarantee(
             self,
             audience=Audience(audience),
             delta=delta,
@@ -139,36 +262,59 @@ class Plan:
             participations=participations,
         )
 
+    def releases(
+        self,
+        *,
+        audience: Audience | str = Audience.PUBLIC,
+        rounds: int | None = None,
+        participations: int | None = None,
+    ) -> tuple[Mechanism, int]:
+        """Return what ``audience`` sees of one client: a mechanism, and how often."""
+        return guarantees.releases(
+            self,
+            audience=Audience(audience),
+            rounds=self.rounds if rounds is None else rounds,
+            participations=participations,
+        )
+
+    def guarantees(self, *, rounds: int | None = None, delta: float | None = None) -> Guarantees:
+        """Return what ``rounds`` rounds cost against both audiences, to be quoted together."""
+        return guarantees.all_guarantees(self, rounds=rounds, delta=delta)
+
+    def mean_participations(self, rounds: int | None = None) -> int:
+        """Return the expected number of messages that a client sends, rounded up."""
+        return sizes.mean_participations(self, self.rounds if rounds is None else rounds)
+
     @property
     def effective_multiplier(self) -> float:
         """Noise multiplier of the Gaussian mechanism that dominates one round."""
-        return privacy.effective_multiplier(self)
+        return guarantees.effective_multiplier(self)
 
     @property
     def error(self) -> PredictedError:
         """Expected squared error of a coordinate of the mean, by its causes."""
-        if self.noise.continuous or whole.is_whole(self):
-            surplus = cohorts.surplus(self, self.invited)
-            return PredictedError(noise=self.variance * surplus / self.cohort**2)
-        s = self.solved
-        return predicted_error(specs.load(self), s.scale, self.noise_multiplier, s.largest)
+        if self.noise.continuous or integers.is_integer(self):
+            return PredictedError(noise=self.total_variance / self.cohort**2)
+        return predicted_error(
+            SignalModel.of(self), self.scale, self.noise_multiplier, self.coordinate_bound
+        )
 
     @property
-    def loss(self) -> float:
-        """Predicted error over that of continuous Gaussian noise at the same guarantee."""
+    def relative_error(self) -> float:
+        """Predicted squared error over that of continuous Gaussian noise, same guarantee."""
         return self.error.total / (self.effective_multiplier * self.clip / self.cohort) ** 2
 
     @property
     def wrap_probability(self) -> float:
         """Chance that one coordinate of the sum wraps around, should the signal be as planned."""
-        if whole.is_whole(self):
-            return whole.WRAP
-        return wrap_probability(specs.load(self), self.solved.scale, self.noise_multiplier)
+        if integers.is_integer(self):
+            return integers.WRAP
+        return wrap_probability(SignalModel.of(self), self.scale, self.noise_multiplier)
 
     @property
     def bytes_per_client(self) -> int:
         """Size of one packed message, without the protocol's keys and shares."""
-        numbers = self.solved.kept + (self.quantile_noise is not None)
+        numbers = self.sent_dim + (self.quantile_noise is not None)
         return -(-numbers * self.bits // 8)
 
     def explain(self) -> Explanation:
@@ -177,63 +323,205 @@ class Plan:
 
         return explain(self)
 
+    @staticmethod
+    def from_json(text: str) -> CalibratedPlan:
+        """Return the calibrated plan that `to_json` wrote; anything else raises."""
+        return _require_calibrated(records.from_json(text))
+
+    @staticmethod
+    def load(path: str | Path) -> CalibratedPlan:
+        """Read a calibrated plan from a file."""
+        return _require_calibrated(records.from_json(records.read(Path(path))))
+
     # The reverse questions.
 
-    def fewest_bits(self, *, loss: float) -> int:
-        """Return the fewest bits with which the error stays within ``1 + loss`` of Gaussian's."""
-        return planner.fewest_bits(self, loss=loss)
+    def min_bits(self, *, relative_error: float) -> int:
+        """Return the fewest bits with which the error is at most ``1 + relative_error`` times
+        that of continuous Gaussian noise.
+        """
+        return planner.min_bits(self, relative_error=relative_error)
 
-    def most_rounds(self, *, epsilon: float, delta: float | None = None) -> int:
+    def max_rounds(self, *, epsilon: float, delta: float | None = None) -> int:
         """Return how many rounds of this noise the budget allows."""
-        return planner.most_rounds(self, epsilon=epsilon, delta=delta)
+        return planner.max_rounds(self, epsilon=epsilon, delta=delta)
 
     # What derives from it.
 
-    def tolerance(self, invited: int) -> Tolerance:
-        """Return how many of ``invited`` clients may vanish, and how many may collude."""
-        return cohorts.tolerance(self, invited)
+    def spec(self, *, cohort: int | None = None) -> CodecSpec:
+        """Return the arithmetic of a round with ``cohort`` clients on the participant list."""
+        clients = self.invited if cohort is None else _checks.integer("cohort", cohort, 1)
+        if clients < self.min_cohort:
+            raise ThresholdError(
+                f"{clients} clients take part; the plan needs {self.min_cohort}, so skip the round"
+            )
+        return codec.CodecSpec(
+            dimension=self.dimension,
+            clip=self.clip,
+            scale=self.scale,
+            bits=self.bits,
+            rounding=_rounding_spec(self),
+            noise=_noise_spec(self, self.variance, clients),
+            padded_dim=self.padded_dim,
+            sent_dim=self.sent_dim,
+            clip_count=None
+            if self.quantile_noise is None
+            else _noise_spec(self, clipping.count_variance(self), clients),
+        )
 
-    def spec(self, *, shares: int | None = None, tolerated: Tolerance | None = None) -> CodecSpec:
-        """Return the arithmetic of a round in which ``shares`` clients add noise."""
-        return specs.spec(self, shares=shares, tolerated=tolerated)
+    def codec(self, *, public_seed: bytes, cohort: int | None = None) -> Codec:
+        """Return the codec of one round; the noise in the sum is the same for every cohort."""
+        return Codec(self.spec(cohort=cohort), public_seed=public_seed)
 
-    def codec(
-        self, *, public_seed: bytes, shares: int | None = None, tolerated: Tolerance | None = None
-    ) -> Codec:
-        """Return the codec of one round; every cohort carries exactly the planned variance."""
-        return Codec(self.spec(shares=shares, tolerated=tolerated), public_seed=public_seed)
+    def round_seed(self, *, model: bytes, round_: int) -> bytes:
+        """Return the public seed of a round: it follows from plan, model and round number alone."""
+        return codec.public_seed(plan=self.digest, model=model, round_=round_)
 
-    @property
-    def invited(self) -> int:
-        """Expected number of clients that send a message in a round."""
-        return math.ceil(self.people * cohorts.invitation_rate(self))
 
-    @property
-    def people(self) -> int:
-        """The population, which is the cohort where everybody takes part."""
-        return self.cohort if self.population is None else self.population
+CHOSEN: Final = frozenset(
+    {
+        *("rounding", "block", "coordinate_bound", "signal_multiple", "scale", "tail"),
+        *("min_cohort", "participations"),
+    }
+)
+"""Fields of a `Plan` that the planner fills in where they are None."""
 
-    # JSON.
 
-    def to_json(self) -> str:
-        """Return the plan as JSON that `from_json` reads."""
-        return records.to_json(self)
+def _request(plan: Plan) -> Plan:
+    return plan.request if isinstance(plan, CalibratedPlan) else plan
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return the plan that `to_json` wrote; anything else raises."""
-        return records.from_json(cls, text)
 
-    def save(self, path: str | Path) -> None:
-        """Write the plan to a file."""
-        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+def _require_calibrated(plan: Plan) -> CalibratedPlan:
+    if not isinstance(plan, CalibratedPlan):
+        raise DataError("the plan has no noise yet; call .calibrated(epsilon=, delta=) and save it")
+    return plan
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a plan from a file."""
-        return cls.from_json(records.read(Path(path)))
 
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of the canonical JSON: what clients sign and bind their masks to."""
-        return records.digest(self)
+def _rounding_spec(plan: CalibratedPlan) -> codec.RoundingSpec:
+    match plan.rounding:
+        case Rounding.UNBIASED:
+            return codec.Unbiased(plan.coordinate_bound)
+        case Rounding.CONDITIONAL:
+            return codec.Conditional(plan.beta)
+        case Rounding.INTEGER:
+            return codec.Integer(coordinate_bound=int(plan.coordinate_bound or 1), l1=plan.l1 or 1)
+
+
+def _noise_spec(plan: CalibratedPlan, guaranteed: float, clients: int) -> codec.NoiseSpec:
+    total = sizes.total_variance(plan, guaranteed)
+    shares = plan.tolerance.survivors(clients)
+    removable = plan.tolerance.dropout > 0
+    match plan.noise:
+        case Noise.SKELLAM:
+            return codec.SkellamShares(total, shares, removable)
+        case Noise.CENTRAL_SKELLAM:
+            return codec.CentralSkellam(total)
+        case Noise.DISCRETE_GAUSSIAN:
+            return codec.DiscreteGaussianShares(math.sqrt(total / shares), shares, removable)
+        case Noise.CENTRAL_DISCRETE_GAUSSIAN:
+            return codec.CentralDiscreteGaussian(math.sqrt(total))
+        case Noise.NONE:
+            return codec.NoNoise()
+        case Noise.GAUSSIAN:
+            raise DomainError("continuous Gaussian noise goes through no ring and has no codec")
+
+
+# What must hold of a plan, checked once, when it is made.
+
+
+def choice(name: str, value: str, kind: type[_Choice]) -> _Choice:
+    """Return the member of ``kind`` that ``value`` names."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise DomainError(f"{name} must be one of {', '.join(kind)}, got {value!r}") from error
+
+
+def _check(plan: Plan) -> None:
+    """Raise unless every field is in its domain; turn strings into members of their sets."""
+    put: dict[str, Any] = {
+        "dimension": _checks.integer("dimension", plan.dimension, 1, MAX_DIMENSION),
+        "clip": _checks.positive("clip", plan.clip),
+        "cohort": _checks.integer("cohort", plan.cohort, 1),
+        "rounds": _checks.integer("rounds", plan.rounds, 1, MAX_ROUNDS),
+        "bits": _checks.integer("bits", plan.bits, 2, 32),
+        "sampling": choice("sampling", plan.sampling, Sampling),
+        "noise": choice("noise", plan.noise, Noise),
+        "accountant": choice("accountant", plan.accountant, Accountant),
+        "beta": _checks.between("beta", plan.beta, 0, 0.999999),
+        "compression_error": _checks.positive("compression_error", plan.compression_error),
+        "signal": _signal(plan.signal),
+    }
+    if plan.rounding is not None:
+        put["rounding"] = choice("rounding", plan.rounding, Rounding)
+    for name in ("coordinate_bound", "signal_multiple", "scale", "target_epsilon"):
+        if (value := getattr(plan, name)) is not None:
+            put[name] = _checks.positive(name, value)
+    for name in ("tail", "target_delta"):
+        if (value := getattr(plan, name)) is not None:
+            put[name] = _checks.open_unit(name, value)
+    for name in ("block", "min_cohort", "participations"):
+        if (value := getattr(plan, name)) is not None:
+            put[name] = _checks.integer(name, value, 1)
+    if isinstance(plan.compression, str):
+        if plan.compression != "auto":
+            raise DomainError(f'compression must be a number or "auto", got {plan.compression!r}')
+    elif plan.compression is not None:
+        put["compression"] = _checks.integer("compression", plan.compression, 1)
+    _checks.assign(plan, **put)
+    _check_population(plan)
+    _check_shares(plan)
+    integers.check(plan)
+    clipping.check(plan)
+
+
+def _signal(value: Signal | float | str) -> Signal | float:
+    if isinstance(value, str):
+        return choice("signal", value, Signal)
+    return _checks.between("signal", value, 0, 1)
+
+
+def _check_population(plan: Plan) -> None:
+    if plan.population is None:
+        if plan.sampling is not Sampling.ALL:
+            raise DomainError(
+                f'population must be given with sampling="{plan.sampling}"; '
+                'or take sampling="all" if everybody takes part in every round'
+            )
+    else:
+        _checks.assign(plan, population=_checks.integer("population", plan.population, plan.cohort))
+        if plan.sampling is Sampling.ALL and plan.population != plan.cohort:
+            raise DomainError('with sampling="all" the population is the cohort; leave it out')
+    chance = plan.participation_probability
+    if (plan.sampling is Sampling.SELF) != (chance is not None):
+        raise DomainError('participation_probability goes with sampling="self" and only with it')
+    if chance is not None:
+        chance = _checks.rate("participation_probability", chance)
+        _checks.assign(plan, participation_probability=chance)
+        if plan.cohort > chance * plan.population_size:
+            raise DomainError(
+                "participation_probability must be at least cohort/population = "
+                f"{plan.rate:g}: even with everybody invited, fewer than the cohort would take part"
+            )
+    if not isinstance(plan.public_sizes, bool):
+        raise KindError(f"public_sizes must be True or False, got {plan.public_sizes!r}")
+    if plan.public_sizes and plan.sampling is not Sampling.POISSON:
+        raise DomainError('public_sizes goes with sampling="poisson": other sizes are no secret')
+
+
+def _check_shares(plan: Plan) -> None:
+    for name in ("dropout", "colluding", "expected_dropout"):
+        if (value := getattr(plan, name)) is not None:
+            exact_share(name, value)
+            _checks.assign(plan, **{name: float(value)})
+    if plan.expected_dropout is not None and plan.expected_dropout > plan.dropout:
+        raise DomainError(
+            f"expected_dropout must be at most dropout = {plan.dropout:g}, "
+            f"got {plan.expected_dropout:g}; tolerate more dropouts"
+        )
+    if plan.noise.distributed and plan.min_cohort is not None:
+        least = plan.tolerance.min_cohort()
+        if plan.min_cohort < least:
+            raise DomainError(
+                f"min_cohort must be at least {least}, from which on every cohort bears the "
+                f"dropouts and colluders, got {plan.min_cohort}"
+            )

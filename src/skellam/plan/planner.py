@@ -1,97 +1,179 @@
-"""Targets to parameters: the planner's loop around solver and accountant."""
+"""Targets to parameters: of all ways to carry the vectors through the ring, the least error.
+
+Scale, noise, rounding, block and signal multiple depend on each other. For a wanted *effective*
+noise multiplier (that of the Gaussian mechanism which is as private) each candidate is solved with
+a closed-form estimate of its price; the best is then made exact by the accountant.
+
+Whatever is returned can run: the noise share of a client in the smallest cohort, and all the noise
+together, stay within what sampler and certificate can do, which bounds the scale.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final, assert_never
 
 from skellam import _checks, accounting
+from skellam.codec import MAX_RADIUS, rounded_norm_bound
 from skellam.errors import CertificateError, InfeasibleError
-from skellam.plan import clipping, solver, specs, whole
+from skellam.plan import clipping, integers, signal_model, sizes
 from skellam.plan.choices import Accountant, Noise, Rounding
-from skellam.plan.load import Load
-from skellam.plan.solution import Solution
+from skellam.plan.signal_model import SignalModel
 
 if TYPE_CHECKING:
-    from skellam.plan.plan import Plan
+    from skellam.plan.plan import CalibratedPlan, Plan
 
-_PlanT = TypeVar("_PlanT", bound="Plan")
-
-TAIL_SHARE = 3e-4
+TAIL_SHARE: Final = 3e-4
 """Part of delta that uncertified tails may take."""
+TAIL: Final = 1e-17
+"""The tail where no delta is known."""
+BLOCKS: Final = (1, 16, 64, 256, 1024)
+SIGNAL_MULTIPLES: Final = tuple(2.5 + i / 4 for i in range(15))
+COORDINATE_MULTIPLES: Final = (3.0, 3.5, 4.0, 4.5, 5.0, 6.0)
+"""Deviations beyond which a rotated coordinate may be cut; 3 shrink a vector by 0.27 %."""
 _LOWEST, _HIGHEST = 1e-3, 1e6
 _TOLERANCE = 2e-6
-TAIL = 1e-17
-"""The tail where no delta is known."""
+_ROUNDINGS = (Rounding.UNBIASED, Rounding.CONDITIONAL)
 
 
-def with_noise(plan: _PlanT, multiplier: float, *, delta: float | None) -> _PlanT:
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What a planner chooses: the fields of a `CalibratedPlan` that a `Plan` leaves open."""
+
+    scale: float
+    variance: float
+    rounding: Rounding
+    block: int
+    tail: float
+    coordinate_bound: float | None
+    signal_multiple: float
+    padded_dim: int
+    sent_dim: int
+    min_cohort: int
+    participations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A plan with the numbers that every candidate shares."""
+
+    plan: Plan
+    min_cohort: int
+    participations: int
+    surplus: float
+
+    @classmethod
+    def of(cls, plan: Plan, *, delta: float | None, epsilon: float | None = None) -> Request:
+        """Return the request of ``plan`` for these targets, or raise if no cohort can serve it."""
+        chosen = plan.target_delta if delta is None else delta
+        aimed = replace(plan, target_delta=chosen, target_epsilon=epsilon)
+        least = sizes.chosen_min_cohort(aimed)
+        request = cls(aimed, least, sizes.chosen_participations(aimed), sizes.surplus(aimed, least))
+        clipping.require_room(request)
+        return request
+
+    def model(self, multiplier: float) -> SignalModel:
+        """Return the signal model, with as many coordinates as are sent at this noise."""
+        model = SignalModel.asked(self.plan, self.surplus)
+        return replace(model, sent_dim=_sent_dim(self.plan, model.padded_dim, multiplier))
+
+    def made(self, solution: Solution) -> CalibratedPlan:
+        """Return the calibrated plan."""
+        from skellam.plan.plan import CalibratedPlan, Plan
+
+        asked = {f.name: getattr(self.plan, f.name) for f in fields(Plan)}
+        found = {f.name: getattr(solution, f.name) for f in fields(solution)}
+        return CalibratedPlan(**{**asked, **found, "request": self.plan})
+
+    def max_variance(self) -> float:
+        """Return the largest guaranteed variance that sampler and certificate can bear."""
+        return self._total_limit(sizes.MAX_SHARE, accounting.MAX_VARIANCE)
+
+    def _total_limit(self, share: float, certified: float) -> float:
+        plan = self.plan
+        if not plan.noise.distributed:
+            return min(share, certified)
+        total = share * plan.tolerance.survivors(self.min_cohort)
+        return min(total / self.surplus, certified) * (1 - 1e-9)
+
+    @property
+    def min_variance(self) -> float:
+        """The smallest guaranteed variance whose shares can be drawn, however large the cohort."""
+        plan = self.plan
+        if not plan.noise.distributed:
+            return sizes.MIN_SHARE
+        return sizes.MIN_SHARE * plan.tolerance.survivors(plan.population_size) / self.surplus
+
+
+def with_noise(plan: Plan, multiplier: float, *, delta: float | None) -> CalibratedPlan:
     """Return ``plan`` with noise of exactly ``multiplier`` clips."""
     z = (_checks.non_negative if plan.noise is Noise.NONE else _checks.positive)(
         "noise_multiplier", multiplier
     )
-    bare = _bare(plan, delta)
+    request = Request.of(plan, delta=delta)
     if plan.noise.continuous:
-        return replace(bare, solution=_continuous(bare, z))
-    if whole.is_whole(plan):
-        return whole.require_room(whole.solved(bare, z))
+        return request.made(_continuous(request, z))
+    if integers.is_integer(plan):
+        return integers.require_room(_require_drawable(request, request.made(_integer(request, z))))
     effective = max(z, _LOWEST)
-    best, *_ = solver.ranked_routes(_request(bare), _load(bare, effective), effective)
-    return _on_route(bare, best, z)
+    best, *_ = _ranked(request, request.model(effective), effective)
+    return _require_drawable(request, _on_candidate(request, best, z))
 
 
-def matched(plan: _PlanT, multiplier: float, *, delta: float | None) -> _PlanT:
+def matched(plan: Plan, multiplier: float, *, delta: float | None) -> CalibratedPlan:
     """Return ``plan`` with a round as private as Gaussian noise of ``multiplier`` clips."""
     z = _checks.positive("noise_multiplier", multiplier)
-    bare = _bare(plan, delta)
+    request = Request.of(plan, delta=delta)
     if plan.noise.continuous:
-        return replace(bare, solution=_continuous(bare, z))
+        return request.made(_continuous(request, z))
 
-    def cost(candidate: _PlanT) -> float:
+    def cost(candidate: CalibratedPlan) -> float:
         return 1 / candidate.effective_multiplier
 
-    return _solved(bare, z, cost, 1 / z)
+    return _solved(request, z, cost, 1 / z)
 
 
-def calibrated(plan: _PlanT, *, epsilon: float, delta: float) -> _PlanT:
+def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
     """Return the plan of least predicted error whose public epsilon is at most ``epsilon``."""
     target = _checks.positive("epsilon", epsilon)
-    bare = _bare(plan, delta, target)
+    _checks.open_unit("delta", delta)
     if plan.noise is Noise.NONE:
-        raise InfeasibleError('noise="none" reaches no epsilon')
+        raise InfeasibleError('noise="none" reaches no epsilon; choose another noise')
+    request = Request.of(plan, delta=delta, epsilon=target)
 
-    def cost(candidate: _PlanT) -> float:
+    def cost(candidate: CalibratedPlan) -> float:
         return candidate.privacy().epsilon
 
-    gaussian = _gaussian_multiplier(bare, target)
+    gaussian = _gaussian_multiplier(request, target)
     if plan.noise.continuous:
-        return replace(bare, solution=_continuous(bare, gaussian))
-    if whole.is_whole(plan):
-        return _solved(bare, gaussian, cost, target)
+        return request.made(_continuous(request, gaussian))
     try:
-        return _solved(bare, gaussian, cost, target)
+        return _solved(request, gaussian, cost, target)
     except InfeasibleError as error:
+        if integers.is_integer(plan):
+            raise
         raise _naming_the_fewest_bits(
-            bare, error, lambda wider: _solved(wider, gaussian, cost, target)
+            request, error, lambda wider: _solved(wider, gaussian, cost, target)
         ) from error
 
 
-def fewest_bits(plan: Plan, *, loss: float) -> int:
-    """Return the fewest bits whose error is within ``1 + loss`` of continuous Gaussian noise."""
-    allowed = 1 + _checks.positive("loss", loss)
+def min_bits(plan: CalibratedPlan, *, relative_error: float) -> int:
+    """Return the fewest bits whose error is within ``1 + relative_error`` of Gaussian noise."""
+    allowed = 1 + _checks.positive("relative_error", relative_error)
     wanted = plan.effective_multiplier
     for bits in range(2, 33):
         try:
-            if matched(replace(plan, bits=bits), wanted, delta=plan.delta).loss <= allowed:
+            asked = replace(plan.request, bits=bits)
+            if matched(asked, wanted, delta=plan.target_delta).relative_error <= allowed:
                 return bits
         except InfeasibleError:
             continue
-    raise InfeasibleError(f"not even 32 bits come within {loss:g} of Gaussian noise")
+    raise InfeasibleError(f"not even 32 bits come within {relative_error:g} of Gaussian noise")
 
 
-def most_rounds(plan: Plan, *, epsilon: float, delta: float | None) -> int:
+def max_rounds(plan: CalibratedPlan, *, epsilon: float, delta: float | None) -> int:
     """Return the largest number of rounds whose public epsilon is at most ``epsilon``."""
     target = _checks.positive("epsilon", epsilon)
 
@@ -101,7 +183,7 @@ def most_rounds(plan: Plan, *, epsilon: float, delta: float | None) -> int:
     if not allowed(1):
         raise InfeasibleError(f"one round alone costs more than epsilon = {target:g}")
     low, high = 1, 2
-    while allowed(high):
+    while high < 10**12 and allowed(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
@@ -109,117 +191,312 @@ def most_rounds(plan: Plan, *, epsilon: float, delta: float | None) -> int:
     return low
 
 
-def _naming_the_fewest_bits(
-    plan: _PlanT, error: InfeasibleError, attempt: Callable[[_PlanT], object]
-) -> InfeasibleError:
-    for bits in range(plan.bits + 1, 33):
+# From an effective multiplier to a calibrated plan.
+
+
+def _solved(
+    request: Request, effective: float, cost: Callable[[CalibratedPlan], float], target: float
+) -> CalibratedPlan:
+    """Return the plan of least predicted error whose cost is at most ``target``."""
+    if integers.is_integer(request.plan):
+        found = accounting.calibrate(
+            lambda z: cost(request.made(_integer(request, z))),
+            target,
+            guess=min(effective, _max_integer_multiplier(request)),
+            max_value=_max_integer_multiplier(request),
+        )
+        made = request.made(_integer(request, found.value))
+        return integers.require_room(_require_drawable(request, made))
+    model = request.model(effective)
+    for candidate in _ranked(request, model, effective):
+        guess = _estimated_multiplier(request, model, candidate, effective)
         try:
-            attempt(replace(plan, bits=bits))
+            found = accounting.calibrate(
+                lambda z, c=candidate: cost(_on_candidate(request, c, z)),  # type: ignore[misc]
+                target,
+                guess=guess,
+                max_value=_HIGHEST,
+                tolerance=_TOLERANCE,
+            )
+        except CertificateError:  # this candidate cannot be proven here; the next one may
+            continue
+        return _require_drawable(request, _on_candidate(request, candidate, found.value))
+    raise InfeasibleError(
+        f"no rounding can be certified with {request.plan.bits} bits; use more bits"
+    )
+
+
+def _naming_the_fewest_bits(
+    request: Request, error: InfeasibleError, attempt: Callable[[Request], object]
+) -> InfeasibleError:
+    for bits in range(request.plan.bits + 1, 33):
+        try:
+            attempt(replace(request, plan=replace(request.plan, bits=bits)))
         except InfeasibleError:
             continue
         return InfeasibleError(
-            f"{plan.bits} bits cannot carry this plan; the fewest that can: {bits}"
+            f"{request.plan.bits} bits cannot carry this plan; the fewest that can: {bits}"
         )
     return error
 
 
-def _solved(
-    plan: _PlanT, effective: float, cost: Callable[[_PlanT], float], target: float
-) -> _PlanT:
-    """Return the plan of least predicted error whose cost is at most ``target``."""
-    if whole.is_whole(plan):
-        least = accounting.calibrate(
-            lambda z: cost(whole.solved(plan, z)), target, guess=effective, largest=_HIGHEST
-        )
-        return whole.require_room(whole.solved(plan, least.value))
-    load = _load(plan, effective)
-    for route in solver.ranked_routes(_request(plan), load, effective):
-        guess = solver.estimated_multiplier(_request(plan), load, route, effective)
-        try:
-            found = accounting.calibrate(
-                lambda z, route=route: cost(_on_route(plan, route, z)),  # type: ignore[misc]
-                target,
-                guess=guess,
-                largest=_HIGHEST,
-                tolerance=_TOLERANCE,
-            )
-        except CertificateError:  # this route cannot be proven here; the next one may
-            continue
-        return _on_route(plan, route, found.value)
-    raise InfeasibleError(f"no rounding can be certified with {plan.bits} bits; use more bits")
-
-
-def _bare(plan: _PlanT, delta: float | None, epsilon: float | None = None) -> _PlanT:
-    chosen = plan.delta if delta is None else delta
-    clipping.require_room(plan)
-    return replace(plan, solution=None, delta=chosen, epsilon=epsilon)
-
-
-def _gaussian_multiplier(plan: Plan, epsilon: float) -> float:
+def _gaussian_multiplier(request: Request, epsilon: float) -> float:
     """Return the multiplier that continuous Gaussian noise would need."""
-    gaussian = replace(plan, noise=Noise.GAUSSIAN, removable=False, quantile_noise=None)
+    gaussian = replace(
+        request,
+        plan=replace(
+            request.plan, noise=Noise.GAUSSIAN, quantile_noise=None, rounding=None, l1=None
+        ),
+    )
 
     def cost(z: float) -> float:
-        return replace(gaussian, solution=_continuous(gaussian, z)).privacy().epsilon
+        return gaussian.made(_continuous(gaussian, z)).privacy().epsilon
 
-    return accounting.calibrate(cost, epsilon, largest=_HIGHEST).value
+    return accounting.calibrate(cost, epsilon, max_value=_HIGHEST).value
 
 
-def _continuous(plan: Plan, multiplier: float) -> Solution:
+def _continuous(request: Request, multiplier: float) -> Solution:
     """Return the solution of noise that needs no ring: reals as they are."""
-    return Solution(
+    dim = request.plan.dimension
+    return _solution(
+        request,
         scale=1.0,
-        variance=(multiplier * plan.clip) ** 2,
+        variance=(multiplier * request.plan.clip) ** 2,
         rounding=Rounding.UNBIASED,
-        block=1,
-        tail=TAIL,
-        largest=None,
-        signal_multiple=1.0,
-        rotated=plan.dimension,
-        kept=plan.dimension,
+        dims=(dim, dim),
     )
 
 
-def _on_route(plan: _PlanT, route: solver.Route, multiplier: float) -> _PlanT:
-    """Return ``plan`` solved on ``route`` with noise of exactly ``multiplier`` clips."""
-    return replace(
-        plan, solution=solver.solve(_request(plan), _load(plan, multiplier), route, multiplier)
+def _integer(request: Request, multiplier: float) -> Solution:
+    """Return the solution for vectors of integers: only the noise is to be found."""
+    plan = request.plan
+    variance = (multiplier * plan.clip) ** 2
+    spread = math.sqrt(variance * request.surplus)
+    return _solution(
+        request,
+        scale=1.0,
+        variance=variance,
+        rounding=Rounding.INTEGER,
+        dims=(plan.dimension, plan.dimension),
+        tail=integers.WRAP,
+        coordinate_bound=plan.coordinate_bound,
+        signal_multiple=integers.reach(spread**2) / spread if spread else math.inf,
     )
 
 
-def _request(plan: Plan) -> solver.Request:
-    skellam = plan.noise in {Noise.SKELLAM, Noise.CENTRAL_SKELLAM, Noise.NONE}
-    conditional = plan.accountant is Accountant.PAPER or not skellam
-    return solver.Request(
-        beta=plan.beta,
-        tail=plan.tail or (TAIL if plan.delta is None else None),
-        tail_mass=_tail_mass(plan),
-        rounding=plan.rounding or (Rounding.CONDITIONAL if conditional else None),
-        block=plan.block,
-        signal_multiple=plan.signal_multiple,
-        scale=plan.scale,
-        largest=plan.largest,
+def _solution(
+    request: Request,
+    *,
+    scale: float,
+    variance: float,
+    rounding: Rounding,
+    dims: tuple[int, int],
+    block: int = 1,
+    tail: float = TAIL,
+    coordinate_bound: float | None = None,
+    signal_multiple: float = 1.0,
+) -> Solution:
+    """Return a solution of ``request``; ``dims`` are padded and sent."""
+    return Solution(
+        scale=scale,
+        variance=variance,
+        rounding=rounding,
+        block=block,
+        tail=tail,
+        coordinate_bound=coordinate_bound,
+        signal_multiple=signal_multiple,
+        padded_dim=dims[0],
+        sent_dim=dims[1],
+        min_cohort=request.min_cohort,
+        participations=request.participations,
     )
 
 
-def _tail_mass(plan: Plan) -> float:
-    """Return the uncertified mass that a round may have: a small part of delta in the end."""
-    return TAIL_SHARE * (plan.delta or 1e-5) / plan.rounds
+def _max_integer_multiplier(request: Request) -> float:
+    return min(_HIGHEST, math.sqrt(request.max_variance()) / request.plan.clip)
 
 
-def _load(plan: Plan, multiplier: float) -> Load:
-    whole = specs.load(plan)
-    return replace(whole, kept=_kept(plan, whole.dimension, multiplier))
+def _require_drawable(request: Request, plan: CalibratedPlan) -> CalibratedPlan:
+    """Return ``plan`` if the noise of every cohort that it allows can be drawn and certified."""
+    if plan.noise is Noise.NONE:
+        return plan
+    if not plan.variance <= request.max_variance() * (1 + 1e-9):
+        raise InfeasibleError(
+            f"the noise has variance {plan.variance:.3g} in the integer domain, at most "
+            f"{request.max_variance():.3g} can be drawn for cohorts of {request.min_cohort}; "
+            + ("lower the bounds" if integers.is_integer(plan) else "take a smaller scale")
+        )
+    if not plan.variance >= request.min_variance:
+        raise InfeasibleError(
+            f"the noise has variance {plan.variance:.3g} in the integer domain, at least "
+            f"{request.min_variance:.3g} can be shared by a cohort of any size; take a larger "
+            "scale or a smaller epsilon"
+        )
+    return plan
 
 
-def _kept(plan: Plan, rotated: int, multiplier: float) -> int:
-    """Return how many coordinates travel.
+def _sent_dim(plan: Plan, padded_dim: int, multiplier: float) -> int:
+    """Return how many coordinates are sent.
 
-    Keeping d' of d adds (1/d' - 1/d) (n |mean| / (z c))^2 to the error, relative to the noise.
+    Sending d' of d adds (1/d' - 1/d) (n |mean| / (z c))^2 to the error, relative to the noise.
     """
     if plan.compression is None or plan.noise.continuous:
-        return rotated
+        return padded_dim
     if plan.compression != "auto":
-        return min(rotated, int(plan.compression))
-    signal = (plan.mean_norm_ratio * plan.cohort / multiplier) ** 2
-    return math.ceil(1 / (plan.compression_loss / signal + 1 / rotated)) if signal else 1
+        return min(padded_dim, int(plan.compression))
+    signal = (signal_model.mean_norm(plan) * plan.cohort / multiplier) ** 2
+    return math.ceil(1 / (plan.compression_error / signal + 1 / padded_dim)) if signal else 1
+
+
+# Candidates.
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One combination of the discrete choices."""
+
+    rounding: Rounding
+    block: int
+    signal_multiple: float
+
+
+def _candidates(plan: Plan, model: SignalModel) -> Iterator[Candidate]:
+    """Yield every combination that the plan leaves open."""
+    multiples = (plan.signal_multiple,) if plan.signal_multiple else SIGNAL_MULTIPLES
+    for rounding in _roundings(plan):
+        blocked = rounding is Rounding.UNBIASED and plan.block is None
+        blocks = BLOCKS if blocked else (plan.block or 1,)
+        for block in blocks:
+            if block <= model.sent_dim:
+                yield from (Candidate(rounding, block, k) for k in multiples)
+
+
+def _roundings(plan: Plan) -> tuple[Rounding, ...]:
+    if plan.rounding is not None:
+        return (plan.rounding,)
+    if plan.accountant is Accountant.PAPER or not (plan.noise.skellam or plan.noise is Noise.NONE):
+        return (Rounding.CONDITIONAL,)
+    return _ROUNDINGS
+
+
+def _tail_of_block(plan: Plan, blocks: int) -> float:
+    """Return the mass that a block may leave uncertified: a small part of delta in the end."""
+    if plan.tail is not None or plan.target_delta is None:
+        return plan.tail or TAIL
+    return TAIL_SHARE * plan.target_delta / plan.rounds / blocks
+
+
+def _on_candidate(request: Request, candidate: Candidate, multiplier: float) -> CalibratedPlan:
+    """Return the plan on ``candidate`` with noise of exactly ``multiplier`` clips."""
+    model = request.model(multiplier)
+    return request.made(_solve(request, model, candidate, multiplier))
+
+
+def _solve(
+    request: Request, model: SignalModel, candidate: Candidate, multiplier: float
+) -> Solution:
+    """Return the solution of ``candidate`` whose noise is exactly ``multiplier`` clips."""
+    plan = request.plan
+    scale = plan.scale or min(
+        _scale(model, candidate, multiplier), _max_scale(request, model, multiplier)
+    )
+    unit = scale * model.sent_clip
+    blocked = candidate.block > 1
+    multiple = _coordinate_multiple(model, candidate.block, multiplier)
+    reach = multiple * unit / math.sqrt(model.sent_dim)
+    bound = plan.coordinate_bound or (reach if blocked else None)
+    unbiased = candidate.rounding is Rounding.UNBIASED
+    return _solution(
+        request,
+        scale=scale,
+        variance=(unit * multiplier) ** 2,
+        rounding=candidate.rounding,
+        dims=(model.padded_dim, model.sent_dim),
+        block=candidate.block,
+        tail=_tail_of_block(plan, math.ceil(model.sent_dim / candidate.block)),
+        coordinate_bound=min(bound, unit) if bound and unbiased else None,
+        signal_multiple=candidate.signal_multiple,
+    )
+
+
+def _max_scale(request: Request, model: SignalModel, multiplier: float) -> float:
+    """Return the scale beyond which noise or vectors are too large to be computed with."""
+    radius = MAX_RADIUS * (1 - 1e-9)
+    if request.plan.noise is not Noise.NONE:
+        radius = min(radius, math.sqrt(request.max_variance()) / multiplier)
+    return min(radius / model.sent_clip, 2.0**64)
+
+
+def _ranked(request: Request, model: SignalModel, effective: float) -> list[Candidate]:
+    """Return the best candidate of each rounding and block, least predicted error first."""
+    best: dict[tuple[Rounding, int], tuple[float, Candidate]] = {}
+    for candidate in _candidates(request.plan, model):
+        try:
+            multiplier = _estimated_multiplier(request, model, candidate, effective)
+        except InfeasibleError:
+            continue
+        solution = _solve(request, model, candidate, multiplier)
+        error = signal_model.predicted_error(
+            model, solution.scale, multiplier, solution.coordinate_bound
+        )
+        found = (error.total, candidate)
+        kind = (candidate.rounding, candidate.block)
+        best[kind] = min(best.get(kind, found), found, key=lambda pair: pair[0])
+    if not best:
+        raise InfeasibleError(f"no scale exists with {model.bits} bits")
+    return [candidate for _, candidate in sorted(best.values(), key=lambda pair: pair[0])]
+
+
+def _estimated_multiplier(
+    request: Request, model: SignalModel, candidate: Candidate, effective: float
+) -> float:
+    """Return about the noise multiplier whose guarantee is that of ``effective``."""
+    multiplier = effective
+    for _ in range(100):
+        solution = _solve(request, model, candidate, multiplier)
+        wanted = effective * _price(request.plan, model, solution)
+        if not wanted < _HIGHEST:
+            raise InfeasibleError(f"no scale exists with {model.bits} bits")
+        if abs(wanted - multiplier) <= 1e-9 * multiplier:
+            break
+        multiplier = wanted
+    return multiplier
+
+
+def _coordinate_multiple(model: SignalModel, block: int, multiplier: float) -> float:
+    """Return where to cut: a closer cut loses more of the mean and asks for less noise."""
+    noise = model.surplus * block * (multiplier / model.cohort) ** 2
+    return min(
+        COORDINATE_MULTIPLES,
+        key=lambda m: noise * m**2 + model.mean_norm**2 * signal_model.cut_square(m),
+    )
+
+
+def _price(plan: Plan, model: SignalModel, solution: Solution) -> float:
+    """Return about how much more noise this solution needs than the Gaussian mechanism."""
+    unit = solution.scale * model.sent_clip
+    match solution.rounding:
+        case Rounding.UNBIASED:
+            quantile = math.sqrt(-2 * math.log(solution.tail)) - 0.5
+            tail_price = 1 + quantile / (2 * math.sqrt(solution.variance * solution.block))
+            bound = solution.coordinate_bound or 0.0
+            spread = solution.block * bound**2 if solution.block > 1 else 0.0
+            return tail_price * math.sqrt(1 + spread / unit**2)
+        case Rounding.CONDITIONAL:
+            return rounded_norm_bound(unit, model.sent_dim, plan.beta) / unit
+        case Rounding.INTEGER:
+            return 1.0
+        case _ as never:
+            assert_never(never)
+
+
+def _scale(model: SignalModel, candidate: Candidate, multiplier: float) -> float:
+    match candidate.rounding:
+        case Rounding.UNBIASED:
+            return signal_model.largest_scale(model, multiplier, candidate.signal_multiple)
+        case Rounding.CONDITIONAL:
+            return signal_model.paper_scale(model, multiplier, candidate.signal_multiple)
+        case Rounding.INTEGER:
+            return 1.0
+        case _ as never:
+            assert_never(never)

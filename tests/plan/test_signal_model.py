@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from skellam.plan.load import (
-    Load,
+from skellam.plan.signal_model import (
+    SignalModel,
     cut_square,
     largest_scale,
     predicted_error,
@@ -19,9 +19,16 @@ from skellam.plan.load import (
 )
 
 
-def load(**changes):
-    return Load(
-        **{"dimension": 1 << 14, "kept": 1 << 14, "cohort": 100, "clip": 2.0, "bits": 10, **changes}
+def model(**changes):
+    return SignalModel(
+        **{
+            "padded_dim": 1 << 14,
+            "sent_dim": 1 << 14,
+            "cohort": 100,
+            "clip": 2.0,
+            "bits": 10,
+            **changes,
+        }
     )
 
 
@@ -45,11 +52,11 @@ def test_the_cut_square_is_the_mean_square_beyond_the_cut(multiple):
 
 def test_what_is_cut_is_missing_from_a_mean_of_equal_vectors():
     """2**14 squares, of which 44 on average are cut: 6 deviations are within a factor of 4."""
-    ring = load(mean_norm_ratio=1.0)
-    deviation = 1000.0 * ring.clip / math.sqrt(ring.kept)
-    y = np.random.default_rng(1).normal(0.0, deviation, ring.kept)
+    ring = model(mean_norm=1.0)
+    deviation = 1000.0 * ring.clip / math.sqrt(ring.sent_dim)
+    y = np.random.default_rng(1).normal(0.0, deviation, ring.sent_dim)
     lost = np.square(y - np.clip(y, -3 * deviation, 3 * deviation)).mean() / 1000.0**2
-    cut = predicted_error(ring, scale=1000.0, multiplier=1.0, largest=3 * deviation).cut
+    cut = predicted_error(ring, scale=1000.0, multiplier=1.0, coordinate_bound=3 * deviation).cut
     assert cut / 4 < lost < 4 * cut
 
 
@@ -72,14 +79,14 @@ def test_the_wrap_square_is_the_mean_squared_jump(ratio):
     k=st.floats(2, 6),
 )
 def test_the_largest_scale_fills_the_modulus_with_so_many_deviations(bits, cohort, multiplier, k):
-    ring = load(bits=bits, cohort=cohort)
+    ring = model(bits=bits, cohort=cohort)
     scale = largest_scale(ring, multiplier, k)
     assert k * ring.spread(scale, multiplier) == pytest.approx(ring.modulus / 2, rel=1e-6)
     assert wrap_probability(ring, scale, multiplier) == pytest.approx(2 * norm.sf(k), rel=1e-4)
 
 
 def test_the_error_of_a_compressed_mean_is_the_formula_of_the_sketch():
-    ring = load(kept=1 << 10, mean_norm_ratio=0.5)
+    ring = model(sent_dim=1 << 10, mean_norm=0.5)
     parts = predicted_error(ring, scale=1000.0, multiplier=1.0)
     assert parts.compression == pytest.approx((1 / 1024 - 1 / 16384) * 1.0)
     assert parts.noise == pytest.approx((2.0 / 100) ** 2)

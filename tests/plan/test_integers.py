@@ -6,7 +6,7 @@ import pytest
 from skellam import accounting
 from skellam.errors import DomainError, InfeasibleError
 from skellam.plan import Plan
-from skellam.plan.whole import WRAP, fewest_bits, reach
+from skellam.plan.integers import WRAP, min_bits, reach
 
 
 def plan(**changes):
@@ -14,8 +14,8 @@ def plan(**changes):
         "dimension": 8,
         "clip": 1.0,
         "l1": 1,
-        "largest": 1,
-        "rounding": "whole",
+        "coordinate_bound": 1,
+        "rounding": "integer",
         "cohort": 1000,
         "rounds": 1,
         "sampling": "all",
@@ -53,12 +53,14 @@ def test_the_mechanism_states_the_exact_sensitivities():
 
 def test_too_few_bits_are_refused_and_the_fewest_named():
     wide = plan().calibrated(epsilon=1.0, delta=1e-6)
-    least = fewest_bits(wide)
+    least = min_bits(wide)
     with pytest.raises(InfeasibleError, match=f"fewest that can: {least}"):
         plan(bits=least - 1).calibrated(epsilon=1.0, delta=1e-6)
     assert plan(bits=least).calibrated(epsilon=1.0, delta=1e-6).variance == wide.variance
-    with pytest.raises(InfeasibleError, match="32 bits"):
-        plan(largest=2**30, l1=2**30, clip=2**30).with_noise(1.0)
+    with pytest.raises(InfeasibleError, match=r"not even 32 bits.*lower the bounds"):
+        plan(coordinate_bound=2**23, l1=2**23, clip=2**23).with_noise(1e-3)
+    with pytest.raises(InfeasibleError, match=r"can be drawn.*lower the bounds"):
+        plan(coordinate_bound=2**30, l1=2**30, clip=2**30).with_noise(1.0)
 
 
 @pytest.mark.parametrize("variance", [0.01, 0.5, 10.0, 1e4])
@@ -72,23 +74,23 @@ def test_noise_leaves_its_room_as_rarely_as_stated(variance):
 
 def test_the_predicted_error_is_the_noise():
     made = plan(dropout=0.2).with_noise(3.0)
-    assert made.error.total == pytest.approx(9 * 1.25 / 1000**2)
+    assert made.error.total == pytest.approx(9 / 1000**2)
     assert made.wrap_probability <= 1e-15
 
 
 def test_it_survives_json_and_explains_itself():
     made = plan().calibrated(epsilon=1.0, delta=1e-6)
     assert Plan.from_json(made.to_json()) == made
-    assert "whole numbers already" in str(made.explain())
+    assert "integers already" in str(made.explain())
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"l1": None},
-        {"largest": None},
-        {"largest": 1.5},
-        {"largest": 2},
+        {"coordinate_bound": None},
+        {"coordinate_bound": 1.5},
+        {"coordinate_bound": 2},
         {"clip": 0.5},
         {"clip": 1.5},
         {"scale": 2.0},
@@ -103,5 +105,5 @@ def test_inconsistent_bounds_are_refused(changes):
 
 def test_random_cohorts_keep_room_for_more_than_their_mean():
     everybody = plan(bits=32).with_noise(1.0)
-    sampled = replace(everybody, sampling="poisson", population=10**6, solution=None)
-    assert fewest_bits(sampled.with_noise(1.0)) >= fewest_bits(everybody)
+    sampled = replace(everybody.request, sampling="poisson", population=10**6)
+    assert min_bits(sampled.with_noise(1.0)) >= min_bits(everybody)

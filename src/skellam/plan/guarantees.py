@@ -1,0 +1,303 @@
+"""Guarantees: the mechanism of a round, and what rounds cost against the public and the server.
+
+The sensitivity is the one that the codec states for the very arithmetic it will do, and the
+variance is the one that the noise is drawn with: neither is written down twice. This is the only
+place where a plan's guarantees are made; training, Flower and reports ask it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, assert_never
+
+from skellam import _checks, accounting, codec
+from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit
+from skellam.errors import DomainError, InfeasibleError
+from skellam.noise import ATOM_ERROR, DRAW_DISTANCE
+from skellam.plan import clipping, sizes
+from skellam.plan.choices import Noise, Sampling
+
+if TYPE_CHECKING:
+    from skellam.plan.plan import CalibratedPlan
+
+_RARE_SIZE = 1e-15
+"""Chance of a cohort so large that its discrete Gaussian shares are thinner than accounted for."""
+
+
+def round_mechanism(plan: CalibratedPlan) -> accounting.NoiseMechanism:
+    """Return one round, for somebody who knows that the client took part."""
+    if plan.noise is Noise.GAUSSIAN:
+        return accounting.Gaussian(sigma=plan.noise_multiplier * plan.clip, l2=plan.clip)
+    bound = codec.sensitivity(plan.spec())
+    vector = (
+        _rounded(plan, bound)
+        if isinstance(bound, codec.RealSensitivity)
+        else _integer(plan, bound, plan.variance)
+    )
+    if plan.quantile_noise is None:
+        return _as_drawn(plan, vector, plan.sent_dim)
+    one = codec.IntegerSensitivity(l2=1.0, l1=1.0, dimension=1)
+    count = _integer(plan, one, clipping.count_variance(plan))
+    return accounting.Joint((_as_drawn(plan, vector, plan.sent_dim), _as_drawn(plan, count, 1)))
+
+
+def _as_drawn(
+    plan: CalibratedPlan, mechanism: accounting.NoiseMechanism, coordinates: int
+) -> accounting.NoiseMechanism:
+    """Return ``mechanism`` with what its sampler owes to everybody's draws, and crowded cohorts."""
+    draws = plan.population_size
+    return replace(
+        mechanism,
+        sampler_distance=min(1.0, mechanism.sampler_distance + coordinates * draws * DRAW_DISTANCE),
+        atom_error=min(1.0, draws * ATOM_ERROR) if plan.noise.skellam else 0.0,
+        rare=min(1.0, mechanism.rare + sizes.crowded(plan)),
+    )
+
+
+def _rounded(plan: CalibratedPlan, bound: codec.RealSensitivity) -> accounting.NoiseMechanism:
+    if not plan.noise.skellam:
+        raise DomainError(
+            f'unbiased rounding is accounted for Skellam noise; take rounding="conditional" '
+            f'with noise="{plan.noise}"'
+        )
+    return accounting.RoundedSkellam(
+        variance=plan.variance,
+        l2=bound.l2,
+        dimension=bound.dimension,
+        tail=plan.tail,
+        block=plan.block,
+        coordinate_bound=bound.coordinate_bound,
+    )
+
+
+def _integer(
+    plan: CalibratedPlan, bound: codec.IntegerSensitivity, variance: float
+) -> accounting.NoiseMechanism:
+    l2, l1, dimension = bound.l2, bound.l1, bound.dimension
+    match plan.noise:
+        case Noise.SKELLAM | Noise.CENTRAL_SKELLAM:
+            return accounting.Skellam(variance, l2, l1, dimension)
+        case Noise.CENTRAL_DISCRETE_GAUSSIAN:
+            return accounting.DiscreteGaussian(math.sqrt(variance), l2, l1, dimension)
+        case Noise.DISCRETE_GAUSSIAN:
+            return _discrete_gaussian_shares(plan, bound, variance)
+        case Noise.GAUSSIAN | Noise.NONE:
+            raise InfeasibleError("a plan without noise in the ring has no guarantee")
+        case _ as never:
+            assert_never(never)
+
+
+def _discrete_gaussian_shares(
+    plan: CalibratedPlan, bound: codec.IntegerSensitivity, variance: float
+) -> accounting.NoiseMechanism:
+    """Return the sum of discrete Gaussian shares, whose law depends a little on their number.
+
+    Where cohorts are secret it is taken for one discrete Gaussian, from which the sum of any number
+    of shares is at most tau away in log-probability (Kairouz, Liu, Steinke 2021, theorem 1).
+    """
+    l2, l1, dimension = bound.l2, bound.l1, bound.dimension
+    total = sizes.total_variance(plan, variance)
+    if not plan.sampling.secret:
+        shares = plan.tolerance.survivors(plan.cohort)
+        honest = shares - plan.tolerance.colluders(plan.cohort)
+        return accounting.DistributedDiscreteGaussian(
+            math.sqrt(total / shares), honest, l2, l1, dimension
+        )
+    shares = plan.tolerance.survivors(sizes.largest_planned(plan, _RARE_SIZE))
+    tau = accounting.sum_distance(math.sqrt(total / shares), shares)
+    return accounting.DiscreteGaussian(
+        math.sqrt(variance),
+        l2,
+        l1,
+        dimension,
+        sampler_distance=min(1.0, dimension * tau),
+        rare=_RARE_SIZE,
+    )
+
+
+def public_mechanism(plan: CalibratedPlan) -> accounting.Mechanism:
+    """Return one round as whoever does not know its members sees it."""
+    mechanism = round_mechanism(plan)
+    distance = sizes.stop_distance(plan)
+    if distance:
+        mechanism = replace(mechanism, distance=distance)
+    match plan.sampling:
+        case Sampling.POISSON if plan.public_sizes:
+            return accounting.SampledKnownSize(mechanism, plan.rate, plan.population_size)
+        case Sampling.POISSON | Sampling.SELF:
+            decided = sizes.deciding_chance(plan, plan.min_cohort)
+            mechanism = replace(mechanism, rare=min(1.0, mechanism.rare + decided))
+            return _sampled(mechanism, sizes.run_rates(plan), plan.participation_probability or 1.0)
+        case Sampling.FIXED:
+            return accounting.SampledWithoutReplacement(
+                mechanism, plan.cohort, plan.population_size
+            )
+        case Sampling.ALL | Sampling.CYCLIC:
+            return mechanism
+        case _ as never:
+            assert_never(never)
+
+
+def _sampled(
+    mechanism: accounting.NoiseMechanism, rates: tuple[tuple[float, float], ...], chance: float
+) -> accounting.Mechanism:
+    """Return ``mechanism`` on a Poisson cohort, or on a mixture of such cohorts."""
+    highest = max(rate for _, rate in rates) * chance
+    mixture = tuple((weight, rate * chance) for weight, rate in rates)
+    return accounting.Sampled(mechanism, highest, mixture if len(rates) > 1 else ())
+
+
+def server_mechanism(plan: CalibratedPlan) -> accounting.Mechanism:
+    """Return one round in which the server knows that the client sent a message."""
+    mechanism, chance = round_mechanism(plan), plan.participation_probability
+    return mechanism if chance is None else accounting.Sampled(mechanism, chance)
+
+
+def releases(
+    plan: CalibratedPlan, *, audience: Audience, rounds: int, participations: int | None = None
+) -> tuple[accounting.Mechanism, int]:
+    """Return what ``audience`` sees of one client in ``rounds`` rounds: a mechanism, how often.
+
+    Where nothing about cohorts is secret the public counts participations too.
+    """
+    times = _participations(plan, rounds, participations)
+    match audience:
+        case Audience.SERVER:
+            return server_mechanism(plan), times
+        case Audience.PUBLIC if plan.sampling in {Sampling.CYCLIC, Sampling.ALL}:
+            return public_mechanism(plan), times
+        case Audience.PUBLIC:
+            return public_mechanism(plan), rounds
+        case _ as never:
+            assert_never(never)
+
+
+def guarantee(
+    plan: CalibratedPlan,
+    *,
+    audience: Audience,
+    delta: float | None = None,
+    rounds: int | None = None,
+    participations: int | None = None,
+    mean: bool = False,
+) -> Guarantee:
+    """Return what ``rounds`` rounds cost against ``audience``, for every client.
+
+    ``mean`` marks a number that holds for clients with no more than the mean participations.
+    """
+    chosen = plan.target_delta if delta is None else delta
+    if chosen is None:
+        raise DomainError("delta must be given: the plan was not calibrated for one")
+    total = plan.rounds if rounds is None else _checks.integer("rounds", rounds, 1)
+    if audience is Audience.PUBLIC and participations is not None:
+        raise DomainError('participations go with audience="server"')
+    times = _participations(plan, total, participations)
+    mechanism, count = releases(
+        plan, audience=audience, rounds=total, participations=participations
+    )
+    return Guarantee(
+        epsilon=accounting.epsilon(
+            mechanism, rounds=count, delta=chosen, method=plan.accountant.value
+        ),
+        delta=chosen,
+        unit=Unit.USER,
+        adjacency=accounting.noise_of(mechanism).adjacency,
+        audience=audience,
+        accountant=str(plan.accountant),
+        assumptions=(*ZERO_OUT, *_assumptions(plan, audience, times, mean=mean)),
+    )
+
+
+def _participations(plan: CalibratedPlan, rounds: int, given: int | None) -> int:
+    if given is not None:
+        return _checks.integer("participations", given, 1, rounds)
+    possible = rounds
+    if plan.sampling is Sampling.CYCLIC:
+        possible = sizes.mean_participations(plan, rounds)
+    if rounds <= plan.rounds or plan.request.participations is not None:
+        return min(plan.participations, possible)
+    # More rounds than planned: as many as a plan for them would choose.
+    return min(possible, sizes.chosen_participations(replace(plan.request, rounds=rounds)))
+
+
+class Guarantees(NamedTuple):
+    """The guarantees that belong together: quote the first two, or the weaker of them."""
+
+    public: Guarantee
+    server: Guarantee
+    """For every client: none takes part more often than the plan allows."""
+    server_mean: Guarantee
+    """For a client with the mean number of participations, rounded up."""
+
+
+def all_guarantees(
+    plan: CalibratedPlan, *, rounds: int | None = None, delta: float | None = None
+) -> Guarantees:
+    """Return what ``rounds`` rounds cost against both audiences."""
+    total = plan.rounds if rounds is None else rounds
+    mean = min(sizes.mean_participations(plan, total), _participations(plan, total, None))
+
+    def against(audience: Audience, times: int | None = None, *, mean: bool = False) -> Guarantee:
+        return guarantee(
+            plan, audience=audience, delta=delta, rounds=total, participations=times, mean=mean
+        )
+
+    return Guarantees(
+        against(Audience.PUBLIC),
+        against(Audience.SERVER),
+        against(Audience.SERVER, mean, mean=True),
+    )
+
+
+def effective_multiplier(plan: CalibratedPlan) -> float:
+    """Return the noise multiplier of the Gaussian mechanism that dominates one round."""
+    return 1 / accounting.gdp_parameter(round_mechanism(plan))
+
+
+def _assumptions(
+    plan: CalibratedPlan, audience: Audience, times: int, *, mean: bool
+) -> tuple[str, ...]:
+    lines = list(_who_takes_part(plan, audience, times, mean=mean))
+    if plan.participation_probability is not None:
+        lines.append("every invited client draws in secret whether it encodes its update or zeros")
+    if plan.noise.distributed:
+        leave = f"at most a share of {plan.dropout:.3g}" if plan.dropout else "none"
+        lines.append(f"of each cohort {leave} drop out; secure aggregation reveals the sum alone")
+        if plan.colluding:
+            lines.append(
+                f"at most {plan.colluding:.3g} of the population work for the server, and cohorts "
+                "are drawn at random: a server that picks them may crowd colluders into one"
+            )
+    else:
+        lines.append("the server adds the noise, and is trusted with the sum and with the noise")
+    if plan.noise.continuous:
+        lines.append("numbers are real: the last bits of floating-point noise may give more away")
+    return tuple(lines)
+
+
+def _who_takes_part(
+    plan: CalibratedPlan, audience: Audience, times: int, *, mean: bool
+) -> tuple[str, ...]:
+    rounds = "1 round" if times == 1 else f"{times} rounds"
+    capped = f"a client's data enters at most {rounds}, which training and Flower enforce"
+    if mean:
+        capped = f"the client takes part in at most {rounds}, the mean; others do more often"
+    match plan.sampling:
+        case Sampling.CYCLIC | Sampling.ALL:
+            return (capped,)
+        case _ if audience is Audience.SERVER:
+            return (capped, "this audience knows who takes part in each round")
+        case Sampling.POISSON if plan.public_sizes:
+            return ("cohorts are Poisson samples whose members, not sizes, stay secret",)
+        case Sampling.POISSON | Sampling.SELF:
+            expected = plan.dropout / 2 if plan.expected_dropout is None else plan.expected_dropout
+            leaves = f"each client drops out with a chance of at most {expected:.3g}"
+            return (
+                "cohorts are Poisson samples; their members and sizes stay secret",
+                f"{leaves}, independently of its data; skipped and aborted rounds are public",
+            )
+        case Sampling.FIXED:
+            return ("cohorts are uniform samples of fixed size whose members stay secret",)
+        case _ as never:
+            assert_never(never)

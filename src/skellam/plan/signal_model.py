@@ -1,0 +1,190 @@
+"""The signal model: what the modulus must hold, and the error that the decoded mean will have.
+
+After a random rotation every coordinate of a vector of norm ``c`` is close to a normal variable of
+variance ``c^2/d``; that model predicts errors and wrap-around. Privacy never rests on it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from skellam import codec
+from skellam.plan import integers, sizes
+from skellam.plan.choices import Signal
+
+if TYPE_CHECKING:
+    from skellam.plan.plan import CalibratedPlan, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class SignalModel:
+    """One round's vectors as the ring sees them."""
+
+    padded_dim: int
+    """Coordinates after padding and rotation."""
+    sent_dim: int
+    """Coordinates that are sent."""
+    cohort: int
+    clip: float
+    bits: int
+    mean_norm: float = 1.0
+    """Norm of the mean update over the clip; 1 when all clients agree, the worst case."""
+    surplus: float = 1.0
+    """Variance of all the noise over the variance that is guaranteed."""
+
+    @classmethod
+    def of(cls, plan: CalibratedPlan) -> SignalModel:
+        """Return the model of a calibrated plan."""
+        model = cls.asked(plan, sizes.surplus(plan, plan.min_cohort))
+        return replace(model, padded_dim=plan.padded_dim, sent_dim=plan.sent_dim)
+
+    @classmethod
+    def asked(cls, plan: Plan, surplus: float) -> SignalModel:
+        """Return the model of what a plan asks for, before compression."""
+        dim = plan.dimension if integers.is_integer(plan) else padded_dim(plan.dimension)
+        return cls(dim, dim, plan.cohort, plan.clip, plan.bits, mean_norm(plan), surplus)
+
+    @property
+    def sent_clip(self) -> float:
+        """The clip of the coordinates that are sent (theory of compression: c sqrt(d'/d))."""
+        return self.clip * math.sqrt(self.sent_dim / self.padded_dim)
+
+    @property
+    def modulus(self) -> int:
+        """The number of residues."""
+        return 1 << self.bits
+
+    def rounding_variance(self, scale: float) -> float:
+        """Return the variance that rounding adds to a coordinate of the sum, integer domain."""
+        return self.cohort * rounding_variance(scale * self.sent_clip / math.sqrt(self.sent_dim))
+
+    def spread(self, scale: float, multiplier: float) -> float:
+        """Return the standard deviation of a coordinate of the sum, integer domain."""
+        signal = (self.mean_norm * self.cohort) ** 2 / self.sent_dim
+        noise = self.surplus * multiplier**2
+        square = (scale * self.sent_clip) ** 2 * (signal + noise)
+        return math.sqrt(square + self.rounding_variance(scale))
+
+
+def mean_norm(plan: Plan) -> float:
+    """Return the norm of the mean update, over the clip, that a plan's ``signal`` stands for."""
+    match plan.signal:
+        case Signal.ALIGNED:
+            return 1.0
+        case Signal.INDEPENDENT:
+            return 1 / math.sqrt(plan.cohort)
+        case ratio:
+            return ratio
+
+
+def padded_dim(dimension: int) -> int:
+    """Return the rotated length: a power of two unless that wastes more than a tenth.
+
+    >>> padded_dim(1_018_174), padded_dim(2**22 + 1)
+    (1048576, 4325376)
+    """
+    power = 1 << (dimension - 1).bit_length()
+    return power if power <= 1.1 * dimension else codec.padded_length(dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedError:
+    """Expected squared error of a coordinate of the decoded mean, by its causes."""
+
+    noise: float
+    rounding: float = 0.0
+    wrap: float = 0.0
+    cut: float = 0.0
+    """What the clip of single rotated coordinates takes away."""
+    compression: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum of the parts."""
+        return self.noise + self.rounding + self.wrap + self.cut + self.compression
+
+
+def rounding_variance(deviation: float) -> float:
+    """Return E[f (1-f)] for the fractional part f of a normal variable of this deviation.
+
+    f(1-f) = 1/6 - sum_k cos(2 pi k x)/(pi k)^2, so the mean increases to 1/6. Where the series
+    would be long, |x| <= 1 but for 6e-7 of the mass, and f(1-f) = |x| - x^2.
+    """
+    if deviation < 0.2:
+        return deviation * math.sqrt(2 / math.pi) - deviation**2
+    waves = (
+        math.exp(-2 * (math.pi * k * deviation) ** 2) / (math.pi * k) ** 2 for k in range(1, 7)
+    )
+    return 1 / 6 - sum(waves)
+
+
+def cut_square(multiple: float) -> float:
+    """Return E(|x| - multiple)+^2 of a standard normal variable x."""
+    tail = math.erfc(multiple / math.sqrt(2))
+    density = math.exp(-0.5 * multiple**2) * math.sqrt(2 / math.pi)
+    return max(0.0, (1 + multiple**2) * tail - multiple * density)
+
+
+def wrap_square(spread: float, modulus: int) -> float:
+    """Return the expected squared jump of a centred normal variable modulo ``modulus``."""
+    total, j = 0.0, 1
+    while True:
+        beyond = math.erfc((2 * j - 1) * modulus / (2 * spread) / math.sqrt(2))
+        total += (2 * j - 1) * beyond * modulus**2
+        if beyond < 1e-16 or j > 1000:
+            return total
+        j += 1
+
+
+def wrap_probability(model: SignalModel, scale: float, multiplier: float) -> float:
+    """Return the chance that one coordinate of the sum wraps around."""
+    return math.erfc(model.modulus / (2 * model.spread(scale, multiplier)) / math.sqrt(2))
+
+
+def largest_scale(model: SignalModel, multiplier: float, signal_multiple: float) -> float:
+    """Return the scale at which ``signal_multiple`` deviations of the sum fill half the modulus."""
+    room = model.modulus / (2 * signal_multiple)
+    per_unit = model.sent_clip * math.sqrt(
+        (model.mean_norm * model.cohort) ** 2 / model.sent_dim + model.surplus * multiplier**2
+    )
+    highest = room / per_unit
+
+    def excess(scale: float) -> float:
+        return model.spread(scale, multiplier) - room
+
+    from scipy.optimize import brentq
+
+    return highest if excess(highest) <= 0 else float(brentq(excess, 0.0, highest, rtol=1e-12))
+
+
+def paper_scale(model: SignalModel, multiplier: float, signal_multiple: float) -> float:
+    """Return the scale of the paper's Algorithm 1, which allows for the largest rounding error."""
+    deviation = math.sqrt(model.surplus / model.cohort) * multiplier * model.sent_clip
+    return codec.paper_scale(
+        deviation=deviation,
+        clip=model.mean_norm * model.sent_clip,
+        bits=model.bits,
+        clients=model.cohort,
+        dimension=model.sent_dim,
+        k=signal_multiple,
+    )
+
+
+def predicted_error(
+    model: SignalModel, scale: float, multiplier: float, coordinate_bound: float | None = None
+) -> PredictedError:
+    """Return the expected squared error of a coordinate of the mean, by its causes."""
+    stretch = model.padded_dim / model.sent_dim
+    to_mean = stretch / (scale * model.cohort) ** 2
+    mean_square = (model.mean_norm * model.clip) ** 2
+    deviation = scale * model.sent_clip / math.sqrt(model.sent_dim)
+    beyond = cut_square(coordinate_bound / deviation) if coordinate_bound else 0.0
+    return PredictedError(
+        noise=model.surplus * (multiplier * model.clip / model.cohort) ** 2,
+        rounding=model.rounding_variance(scale) * to_mean,
+        wrap=wrap_square(model.spread(scale, multiplier), model.modulus) * to_mean,
+        cut=beyond * mean_square / model.sent_dim,
+        compression=(1 / model.sent_dim - 1 / model.padded_dim) * mean_square,
+    )

@@ -1,0 +1,324 @@
+"""Cohort sizes of a plan: which rounds run, how often a client takes part, and whose noise counts.
+
+**Which rounds run.** A round runs if at least ``min_cohort`` clients are on its list and at most
+the tolerated share of them drops out. Whether it ran is public and depends on the size of the
+cohort. Fix a client u and let m be the number of the others on the list, a1(m) and a0(m) the
+chances that the round runs with and without u, and r the chance that u is invited. Neighbouring
+data sets differ in u's vector and not in who takes part, so whether rounds run tells nothing by
+itself. But given that a round ran, the others differ in law with and without u, and the sum shows
+about how many they are: one rate for all m would not do. Tell the attacker m. Given m and that the
+round ran, u was invited with chance ``r'(m) = r a1(m) / (r a1(m) + (1 - r) a0(m))``, and what is
+released has the law ``(1 - r') Q + r' P``. So a round is a mixture over m of Poisson samples at the
+rates r'(m), of weight ``P(m) (r a1(m) + (1 - r) a0(m))`` (`run_rates`).
+
+Where neither the smallest size nor a step of the tolerated number of dropouts lies between m and
+m + 1, r' is r. At m = min_cohort - 1 the client decides whether the round runs: r' is 1, of weight
+``r P(m)``, charged to delta (`deciding_chance`). At a step, from D to D + 1 tolerated dropouts,
+``a1 / a0 = 1 + P(X = D + 1) / P(X <= D)`` for X dropouts among the others, which grows with their
+chance to drop out; so r'(m) is taken at ``expected_dropout``, the largest chance, and the weight at
+P(m), for a client that never drops out itself. Clients drop out independently of each other and of
+their data.
+
+**How often.** A client's data enters at most ``participations`` rounds; beyond them it sends zeros
+with its noise. Where cohorts are random the plan's number is one that a client exceeds with a
+chance so small that stopping it changes the law of all releases by less than a ten-thousandth of
+delta (`stop_distance`, a total variation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam.cohorts import Tolerance, exact_share
+from skellam.errors import InfeasibleError
+from skellam.plan.choices import Sampling
+
+if TYPE_CHECKING:
+    from skellam.plan.plan import CalibratedPlan, Plan
+
+MIN_SHARE: Final = 1e-6
+MAX_SHARE: Final = 1e9
+"""Variances of a client's noise that the samplers can draw."""
+_DELTA_SHARE: Final = 1e-4
+"""Part of delta that crowded cohorts, and clients that are stopped, may take each."""
+_TAIL_BITS: Final = 40
+"""Of the tail of colluders in a cohort where no delta is known."""
+_DELTA: Final = 1e-6
+"""The delta that is planned for where none is known."""
+_UNLIKELY: Final = 1e-18
+"""Mass of sizes that are not looked at."""
+_BIN: Final = 2e-2
+"""Relative width of a bin of rates."""
+_EPSILON: Final = 10.0
+"""The epsilon up to which stopped clients are accounted for where no target is known."""
+_EXPENSIVE: Final = 1.5
+"""Growth of the noise's variance from which on colluders make a cohort expensive."""
+
+
+def tolerance(plan: Plan) -> Tolerance:
+    """Return how many clients of a cohort may drop out and collude; nobody, if noise is central."""
+    if not plan.noise.distributed:
+        return Tolerance(dropout=exact_share("dropout", plan.dropout))
+    bits = _TAIL_BITS
+    if plan.target_delta is not None:
+        bits = max(bits, math.ceil(math.log2(plan.rounds / (_DELTA_SHARE * plan.target_delta))))
+    return Tolerance(
+        dropout=exact_share("dropout", plan.dropout),
+        colluding=exact_share("colluding", plan.colluding),
+        population=plan.population_size,
+        tail_bits=bits,
+    )
+
+
+def crowded(plan: Plan) -> float:
+    """Return the chance that a cohort holds more colluders than are planned for."""
+    return 2.0**-plan.tolerance.tail_bits if plan.noise.distributed and plan.colluding else 0.0
+
+
+def total_variance(plan: CalibratedPlan, guaranteed: float) -> float:
+    """Return the variance of all the noise of which colluders leave ``guaranteed`` unknown."""
+    return guaranteed * surplus(plan, plan.min_cohort)
+
+
+def surplus(plan: Plan, min_cohort: int) -> float:
+    """Return the variance of all the noise over the variance that colluders do not know.
+
+    One number for all cohorts of ``min_cohort`` and more, so that the noise does not depend on
+    their size.
+    """
+    if not plan.noise.distributed or not plan.colluding:
+        return 1.0
+    known = plan.tolerance.colluding_share(min_cohort)
+    if not known < 1:
+        raise InfeasibleError(
+            f"in a cohort of {min_cohort} every survivor may collude; take a larger min_cohort"
+        )
+    return math.nextafter(float(1 / (1 - known)), math.inf)
+
+
+def smallest_planned(plan: Plan) -> int:
+    """Return the smallest cohort that the plan's sampling gives, but for rare ones."""
+    match plan.sampling:
+        case Sampling.POISSON | Sampling.SELF:
+            rounds = plan.rounds * plan.invitation_rate
+            return _binomial_floor(
+                plan.population_size - 1,
+                plan.invitation_rate,
+                min(2.0**-20, _DELTA_SHARE * (plan.target_delta or _DELTA) / rounds),
+            )
+        case Sampling.FIXED | Sampling.ALL:
+            return plan.cohort - plan.tolerance.dropouts(plan.cohort)
+        case Sampling.CYCLIC:
+            size = plan.population_size // plan.groups
+            return size - plan.tolerance.dropouts(size)
+        case _ as never:
+            assert_never(never)
+
+
+def largest_planned(plan: Plan, chance: float) -> int:
+    """Return a size that a cohort exceeds with at most this ``chance``, by Bernstein's bound."""
+    if not plan.sampling.secret:
+        return plan.cohort
+    third = -math.log(chance) / 3
+    mean = plan.population_size * plan.invitation_rate
+    reach = mean + third + math.sqrt(third**2 + 6 * third * mean)
+    return min(plan.population_size, math.ceil(reach))
+
+
+def chosen_min_cohort(plan: Plan) -> int:
+    """Return the smallest cohort that is summed: as given, or as large as is hardly ever missed.
+
+    The larger it is, the fewer of a cohort may collude, and the less noise they cost.
+    """
+    if not plan.noise.distributed:
+        return plan.min_cohort or 1
+    needed = plan.min_cohort or plan.tolerance.min_cohort()
+    planned = smallest_planned(plan)
+    if needed > planned and not _bearable(plan, needed):
+        raise InfeasibleError(
+            f"cohorts of {plan.cohort} are too small for a dropout of {plan.dropout:g} and "
+            f"{plan.colluding:g} colluding: {needed} clients must take part in every round; take "
+            "a larger cohort" + _hint(plan)
+        )
+    return plan.min_cohort or max(needed, planned)
+
+
+def _bearable(plan: Plan, min_cohort: int) -> bool:
+    """Return whether what clients cost who decide a round leaves half of delta."""
+    if not plan.sampling.secret or plan.public_sizes:
+        return min_cohort <= plan.cohort
+    charge = plan.rounds * deciding_chance(plan, min_cohort)
+    return min_cohort <= plan.invited and charge <= 0.5 * (plan.target_delta or _DELTA)
+
+
+def _hint(plan: Plan) -> str:
+    """Return which cohort would do, if one does."""
+    cohort = plan.cohort
+    while (cohort := math.ceil(1.25 * cohort)) <= plan.population_size:
+        larger = replace(plan, cohort=cohort, participations=None)
+        least = plan.min_cohort or larger.tolerance.min_cohort()
+        if least <= smallest_planned(larger) or _bearable(larger, least):
+            return f", such as {cohort}"
+    return ""
+
+
+def affordable_cohort(plan: CalibratedPlan) -> int | None:
+    """Return a cohort in which colluders cost little noise, if this plan's cohort is none."""
+    request = plan.request
+    found = request.cohort
+    while True:
+        candidate = replace(request, cohort=found, min_cohort=None, participations=None)
+        try:
+            if surplus(candidate, chosen_min_cohort(candidate)) <= _EXPENSIVE:
+                return None if found == request.cohort else found
+        except InfeasibleError:
+            pass
+        if request.population is not None and 2 * found > request.population:
+            return None
+        found *= 2
+
+
+# How often a client takes part.
+
+
+def mean_participations(plan: Plan, rounds: int) -> int:
+    """Return the expected number of messages that a client sends in ``rounds``, rounded up."""
+    if plan.sampling is Sampling.CYCLIC:
+        return -(-rounds // plan.groups)
+    return max(1, math.ceil(rounds * plan.invitation_rate * (1 - 1e-12)))
+
+
+def chosen_participations(plan: Plan) -> int:
+    """Return how many rounds a client's data may enter: as given, or hardly ever exceeded."""
+    if plan.participations is not None:
+        return min(plan.participations, plan.rounds)
+    if plan.sampling in {Sampling.ALL, Sampling.CYCLIC}:
+        return mean_participations(plan, plan.rounds)
+    return _binomial_ceiling(plan.rounds, plan.invitation_rate, _stop_chance(plan))
+
+
+def stop_distance(plan: CalibratedPlan) -> float:
+    """Return, a round, how far stopping clients is from letting them take part (total variation).
+
+    The chance to exceed ``participations`` in R rounds is convex in R as long as R times the rate
+    is below it, so a part of that of all planned rounds covers every shorter run.
+    """
+    if not plan.sampling.secret and plan.sampling is not Sampling.FIXED:
+        return 0.0
+    from scipy.stats import binom
+
+    chance = float(binom.sf(plan.participations, plan.rounds, plan.invitation_rate))
+    if chance > 100 * _stop_chance(plan):
+        least = _binomial_ceiling(plan.rounds, plan.invitation_rate, _stop_chance(plan))
+        raise InfeasibleError(
+            f"participations must be at least {least}: clients are drawn at random and exceed "
+            f"{plan.participations} too often for the guarantee in public; "
+            'or take sampling="cyclic", where nobody does'
+        )
+    return min(1.0, chance * (1 + 1e-9) / plan.rounds)
+
+
+def _stop_chance(plan: Plan) -> float:
+    epsilon = _EPSILON if plan.target_epsilon is None else min(plan.target_epsilon, 300.0)
+    return _DELTA_SHARE * (plan.target_delta or _DELTA) / (1 + math.exp(epsilon))
+
+
+# Which rounds run.
+
+
+def run_rates(plan: CalibratedPlan) -> tuple[tuple[float, float], ...]:
+    """Return weights and rates of the Poisson samples that a round that ran is a mixture of.
+
+    The weights sum to 1, but for rounds that a client decides (`deciding_chance`).
+    """
+    dropout = plan.dropout / 2 if plan.expected_dropout is None else plan.expected_dropout
+    return _run_rates(
+        plan.population_size, plan.invitation_rate, plan.min_cohort, plan.tolerance, dropout
+    )
+
+
+def deciding_chance(plan: Plan, min_cohort: int) -> float:
+    """Return the chance, a round, that a client is invited and decides that the round runs."""
+    from scipy.stats import binom
+
+    if not plan.sampling.secret or plan.public_sizes:
+        return 0.0
+    others = binom.pmf(min_cohort - 1, plan.population_size - 1, plan.invitation_rate)
+    # Sizes beyond those that `run_rates` looks at are charged here too.
+    return plan.invitation_rate * float(others) * (1 + 1e-9) + _UNLIKELY
+
+
+@lru_cache(maxsize=256)
+def _run_rates(
+    population: int, rate: float, min_cohort: int, tolerance: Tolerance, dropout: float
+) -> tuple[tuple[float, float], ...]:
+    from scipy.special import bdtr
+
+    sizes, chances = _likely_sizes(population - 1, rate)
+    runs = sizes >= min_cohort
+    sizes, chances = sizes[runs], chances[runs]
+    a, b = tolerance.dropout.numerator, tolerance.dropout.denominator
+    without, with_client = sizes * a // b, (sizes + 1) * a // b
+    ratio = np.where(
+        with_client > without,
+        bdtr(np.minimum(with_client, sizes), sizes, dropout) / bdtr(without, sizes, dropout),
+        1.0,
+    )
+    step = ratio > 1
+    rates = rate * ratio / (rate * ratio + 1 - rate) * (1 + 1e-9)
+    usual = (float(chances[~step].sum()), rate)
+    return (usual, *_binned(chances[step], np.minimum(1.0, rates[step])))
+
+
+def _binned(
+    weights: NDArray[np.float64], rates: NDArray[np.float64]
+) -> Iterator[tuple[float, float]]:
+    """Yield few weights and rates that cover these: a rate is rounded up to that of its bin."""
+    weight, top = 0.0, 0.0
+    for i in np.argsort(-rates).tolist():
+        if rates[i] < top * (1 - _BIN) and weight > _UNLIKELY:
+            yield weight, top
+            weight, top = 0.0, 0.0
+        weight, top = weight + float(weights[i]), max(top, float(rates[i]))
+    if weight > 0:
+        yield weight, top
+
+
+def _likely_sizes(count: int, rate: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the sizes of Bin(count, rate) with nearly all of its mass, and their chances."""
+    from scipy.stats import binom
+
+    low, high = (int(f(_UNLIKELY / 4, count, rate)) for f in (binom.ppf, binom.isf))
+    sizes = np.arange(max(0, low - 1), min(count, high + 1) + 1)
+    return sizes, binom.pmf(sizes, count, rate)
+
+
+def _binomial_floor(count: int, rate: float, chance: float) -> int:
+    """Return the largest size below which Bin(count, rate) is with at most this ``chance``."""
+    from scipy.stats import binom
+
+    if rate >= 1:
+        return count
+    size = int(binom.ppf(chance, count, rate))
+    while size > 1 and binom.cdf(size - 1, count, rate) > chance:
+        size -= 1
+    return max(1, size)
+
+
+def _binomial_ceiling(count: int, rate: float, chance: float) -> int:
+    """Return the least number that Bin(count, rate) exceeds with at most this ``chance``."""
+    from scipy.stats import binom
+
+    if rate >= 1:
+        return count
+    size = int(binom.isf(chance, count, rate))
+    while size < count and binom.sf(size, count, rate) > chance:
+        size += 1
+    return max(1, min(size, count))
