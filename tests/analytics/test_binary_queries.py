@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from skellam import accounting, analytics
-from skellam.accounting.convolution import discrete_gaussian_sum_law
-from skellam.accounting.laws import skellam_law
+from skellam.accounting.laws import discrete_gaussian_sum_law, skellam_law
 from skellam.accounting.paper import distributed_discrete_gaussian_rdp
 
 N = 10_000

@@ -10,7 +10,7 @@ from skellam.analytics.contribution import Outside
 from skellam.analytics.distributions import Cdf, Distribution
 from skellam.analytics.query import Totals
 from skellam.errors import DomainError
-from skellam.noise import Skellam
+from skellam.noise import SkellamSampler
 
 TERMS = {"clients": 500, "epsilon": 2.0, "delta": 1e-6}
 
@@ -19,8 +19,8 @@ def seeded(context):
     return sk.SeededEntropy(bytes(32), context)
 
 
-def distribution(buckets, most_rows=1):
-    return Distribution(tuple(map(float, range(buckets + 1))), most_rows, Outside.CLIP)
+def distribution(buckets, max_rows=1):
+    return Distribution(tuple(map(float, range(buckets + 1))), max_rows, Outside.CLIP)
 
 
 def summed(statistic, users):
@@ -40,13 +40,13 @@ def test_without_noise_the_counts_below_every_edge_are_exact(buckets, rows):
 
 
 @given(st.integers(1, 200), st.integers(1, 4), st.lists(st.integers(0, 199), max_size=20))
-def test_a_user_keeps_to_the_exact_bounds(buckets, most_rows, rows):
-    statistic = distribution(buckets, most_rows)
+def test_a_user_keeps_to_the_exact_bounds(buckets, max_rows, rows):
+    statistic = distribution(buckets, max_rows)
     vector = statistic.contribution(rows, entropy=sk.SystemEntropy()).vector
     bounds = statistic.bounds
     assert len(vector) == bounds.dimension
     assert vector.sum() <= bounds.l1
-    assert vector.max() <= bounds.largest
+    assert vector.max() <= bounds.coordinate_bound
     assert np.dot(vector, vector) <= bounds.l2**2 * (1 + 1e-12)
 
 
@@ -78,7 +78,7 @@ def test_intervals_of_counts_and_quantiles_cover_at_their_stated_rate():
     below = np.array([np.sum(rows < edge) for edge in range(65)])
     wanted = 0.3
     truth = np.sort(rows)[int(np.ceil(wanted * 500)) - 1]
-    noise = Skellam(30.0)
+    noise = SkellamSampler(30.0)
     each = quantile = every = 0
     for _ in range(1000):
         totals = clean + noise.draw(len(clean), entropy=entropy).values
@@ -101,7 +101,7 @@ def test_a_cdf_without_bias():
     statistic, entropy = distribution(16), seeded("cdf bias")
     sums = [
         statistic.answer(
-            Totals(Skellam(9.0).draw(20, entropy=entropy).values.astype(float), 9.0, 1)
+            Totals(SkellamSampler(9.0).draw(20, entropy=entropy).values.astype(float), 9.0, 1)
         ).values
         for _ in range(400)
     ]

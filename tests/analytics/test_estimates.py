@@ -8,7 +8,7 @@ import skellam as sk
 from skellam import analytics
 from skellam.analytics.estimates import Counts, Estimate, half_width
 from skellam.errors import DomainError
-from skellam.noise import Skellam
+from skellam.noise import SkellamSampler
 
 
 @pytest.mark.parametrize("variance", [0.01, 0.5, 3.0, 14.2, 1e4])
@@ -52,7 +52,7 @@ def test_simultaneous_intervals_cover_all_buckets_at_once():
     labels = tuple(range(50))
     misses = each = 0
     for _ in range(1000):
-        noise = Skellam(variance).draw(50, entropy=entropy).values
+        noise = SkellamSampler(variance).draw(50, entropy=entropy).values
         counts = Counts(labels, noise.astype(float), variance)
         low, high = counts.interval(0.9, simultaneous=True)
         misses += not np.all((low <= 0) & (high >= 0))

@@ -15,7 +15,7 @@ def contribution(query, rows):
 
 
 def test_rows_fall_between_their_edges():
-    query = analytics.histogram([0, 1, 2, 4], most_buckets=3, most_rows=5, **TERMS)
+    query = analytics.histogram([0, 1, 2, 4], max_buckets=3, max_rows=5, **TERMS)
     found = contribution(query, [0, 0.5, 1, 3.9, 4, 7, -1])
     assert found.vector.tolist() == [3, 1, 3]
     assert (found.clipped, found.left_out) == (2, 0)
@@ -23,21 +23,21 @@ def test_rows_fall_between_their_edges():
 
 @given(
     rows=st.lists(st.integers(0, 9), max_size=30),
-    most_buckets=st.integers(1, 10),
-    most_rows=st.integers(1, 4),
+    max_buckets=st.integers(1, 10),
+    max_rows=st.integers(1, 4),
 )
-def test_a_user_keeps_to_the_exact_bounds(rows, most_buckets, most_rows):
+def test_a_user_keeps_to_the_exact_bounds(rows, max_buckets, max_rows):
     query = analytics.histograms.Frequencies(
-        tuple(range(10)), analytics.histograms.Buckets(10, most_buckets, most_rows)
+        tuple(range(10)), analytics.histograms.Buckets(10, max_buckets, max_rows)
     )
     found = query.contribution(rows, entropy=sk.SystemEntropy())
     bounds = query.bounds
-    assert found.vector.max(initial=0) <= bounds.largest
+    assert found.vector.max(initial=0) <= bounds.coordinate_bound
     assert found.vector.sum() <= bounds.l1
     assert np.dot(found.vector, found.vector) <= bounds.l2**2 * (1 + 1e-12)
     assert found.vector.sum() + found.left_out == len(rows)
     full = {b for b in range(10) if found.vector[b]}
-    assert len(full) == min(len(set(rows)), most_buckets)
+    assert len(full) == min(len(set(rows)), max_buckets)
 
 
 def test_frequencies_of_a_known_domain():

@@ -70,5 +70,5 @@ def test_the_papers_method_gives_the_authors_calibration(bits, epsilon, scale, d
     made = dataclasses.replace(
         plan(bits=bits, signal_multiple=2.0), rounding="conditional", accountant="paper"
     ).calibrated(epsilon=epsilon, delta=1e-5)
-    assert made.solved.scale == pytest.approx(scale, rel=1e-5)
+    assert made.scale == pytest.approx(scale, rel=1e-5)
     assert made.noise_multiplier * 10 == pytest.approx(deviation, rel=1e-5)

@@ -17,26 +17,26 @@ def seeded(context):
 def released(query, users, entropy):
     """Encode all users once, and return what any number of releases of them say."""
     vectors = [query.contribution(rows, entropy=entropy).vector for rows in users]
-    codec = query.plan.codec(public_seed=bytes(32), shares=len(users))
+    codec = query.plan.codec(public_seed=bytes(32), cohort=len(users))
     while True:
         total = codec.decode(codec.add(codec.encode(v, entropy=entropy) for v in vectors))
-        yield query.answer(total, invited=len(users), survivors=len(users))
+        yield query.answer(total, survivors=len(users))
 
 
 def test_the_mean_is_over_rows_not_users():
     """Noise of 4 % of the range: ten deviations miss with a chance below 1e-20."""
-    query = analytics.mean(0, 10, most_rows=3, **TERMS)
+    query = analytics.mean(0, 10, max_rows=3, **TERMS)
     users = [[2.0, 2.0, 2.0]] * 100 + [[8.0]] * 100
     answer = analytics.run(query, users, entropy=sk.SystemEntropy())
     assert answer.value == pytest.approx(3.5, abs=10 * 0.4)
 
 
 def test_a_user_keeps_to_the_exact_bounds():
-    query = analytics.mean(-1, 3, most_rows=2, **TERMS)
+    query = analytics.mean(-1, 3, max_rows=2, **TERMS)
     bounds = query.statistic.bounds
     for rows in ([], [3.0], [3.0, 3.0, 3.0], [-1.0, -1.0], [1.0, 2.9], [99.0, -99.0]):
         vector = query.contribution(rows, entropy=sk.SystemEntropy()).vector
-        assert np.abs(vector).max() <= bounds.largest
+        assert np.abs(vector).max() <= bounds.coordinate_bound
         assert np.abs(vector).sum() <= bounds.l1
         assert np.dot(vector.astype(float), vector) <= bounds.l2**2 * (1 + 1e-12)
 
@@ -61,6 +61,6 @@ def test_without_rows_the_interval_is_the_whole_range():
 
 def test_too_many_rows_for_the_bits_are_refused():
     with pytest.raises(InfeasibleError):
-        analytics.mean(0, 1, most_rows=1000, bits=12, **TERMS)
+        analytics.mean(0, 1, max_rows=1000, bits=12, **TERMS)
     with pytest.raises(DomainError):
         analytics.mean(1, 0, **TERMS)

@@ -4,7 +4,6 @@ import pytest
 import skellam as sk
 from skellam import analytics
 from skellam.accounting.ledger import Ledger
-from skellam.analytics.query import arrived_variance
 from skellam.engines import local
 from skellam.errors import BudgetError, DomainError, ShapeError, ThresholdError
 
@@ -12,28 +11,45 @@ TERMS = {"clients": 20, "epsilon": 1.0, "delta": 1e-6}
 USERS = [[i % 4] for i in range(20)]
 
 
-@pytest.mark.parametrize("aggregate", [local.clear, local.secure])
-@pytest.mark.parametrize("removable", [False, True])
-def test_the_answer_is_that_of_the_survivors(aggregate, removable):
+@pytest.mark.parametrize("aggregate", [local.unmasked, local.secure])
+def test_the_answer_is_that_of_the_survivors(aggregate):
     """Deviations of 4 to 5: nine of them miss with a chance below 1e-12 in all."""
-    query = analytics.histogram(range(5), dropout=0.2, removable=removable, **TERMS)
+    query = analytics.histogram(range(5), dropout=0.2, **TERMS)
     answer = analytics.run(
-        query, USERS, entropy=sk.SystemEntropy(), aggregate=aggregate, silent=(0, 4)
+        query, USERS, entropy=sk.SystemEntropy(), aggregate=aggregate, dropouts=(0, 4)
     )
     assert np.abs(answer.values - [3, 5, 5, 5]).max() <= 9 * answer.deviation
     assert answer.variance >= query.plan.variance * (1 - 1e-9)
 
 
-def test_the_variance_is_that_of_the_shares_that_arrived():
+@pytest.mark.parametrize("dropouts", [(), (3,), (0, 4, 7, 19)])
+def test_the_noise_is_the_same_whoever_drops_out(dropouts):
     query = analytics.count(dropout=0.2, **TERMS)
-    guaranteed = query.plan.variance
-    everybody = arrived_variance(query.plan, invited=20, survivors=20)
-    assert everybody == pytest.approx(1.25 * guaranteed)
-    assert arrived_variance(query.plan, invited=20, survivors=16) == pytest.approx(guaranteed)
-    removable = analytics.count(dropout=0.2, removable=True, **TERMS).plan
-    for survivors in (16, 18, 20):
-        left = arrived_variance(removable, invited=20, survivors=survivors)
-        assert guaranteed * (1 - 1e-9) <= left <= 1.02 * guaranteed
+    answer = analytics.run(query, USERS, entropy=sk.SystemEntropy(), dropouts=dropouts)
+    assert answer.variance == query.plan.total_variance == query.plan.variance
+
+
+def test_a_cyclic_query_asks_one_group_after_the_other():
+    users = [[1]] * 60
+    query = analytics.count(
+        clients=20, population=60, rounds=6, sampling="cyclic", epsilon=20, delta=1e-6
+    )
+    assert query.plan.participations == 2
+    asked = [
+        analytics.run(query, users, entropy=sk.SystemEntropy(), round_=t).value for t in range(3)
+    ]
+    # Noise of deviation below 1: a miss by 9 has a chance below 1e-9.
+    assert all(abs(found - 20) < 9 for found in asked)
+    privacy = query.plan.guarantees()
+    assert privacy.public.epsilon == privacy.server.epsilon
+
+
+def test_a_user_with_bad_rows_costs_nothing(tmp_path):
+    query = analytics.sum(0, 1, outside="refuse", **TERMS)
+    with Ledger.create(tmp_path / "ledger", epsilon=1.5, delta=1e-6) as ledger:
+        with pytest.raises(DomainError):
+            analytics.run(query, [[5.0]] * 20, entropy=sk.SystemEntropy(), ledger=ledger)
+        assert not ledger.account.spends
 
 
 def test_fewer_users_than_planned_carry_the_same_noise():
@@ -77,9 +93,14 @@ def test_bad_rows_release_nothing():
 def test_the_digest_tells_queries_apart():
     queries = [
         analytics.count(**TERMS),
-        analytics.count(most_rows=2, **TERMS),
+        analytics.count(max_rows=2, **TERMS),
         analytics.histogram([0, 1, 2], **TERMS),
         analytics.histogram([0, 1, 3], **TERMS),
     ]
     assert len({query.digest for query in queries}) == 4
     assert analytics.count(**TERMS).digest == queries[0].digest
+
+
+def test_an_unknown_option_is_refused_and_the_known_ones_are_named():
+    with pytest.raises(DomainError, match="unknown option 'most_rows'; the options are clients"):
+        analytics.count(most_rows=2, **TERMS)

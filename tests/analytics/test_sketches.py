@@ -9,7 +9,7 @@ from skellam import analytics
 from skellam.analytics.query import Totals
 from skellam.analytics.sketches import Sketch, SketchEstimate
 from skellam.errors import DomainError, KindError, ShapeError
-from skellam.noise import Skellam
+from skellam.noise import SkellamSampler
 
 TERMS = {"clients": 300, "epsilon": 2.0, "delta": 1e-6}
 SEED = bytes(range(32))
@@ -31,7 +31,7 @@ def test_a_user_keeps_to_the_exact_bounds(items, most_items, width):
     sketch = Sketch(width, 5, most_items, SEED)
     found = sketch.contribution(items, entropy=sk.SystemEntropy())
     bounds = sketch.bounds
-    assert np.abs(found.vector).max() <= bounds.largest
+    assert np.abs(found.vector).max() <= bounds.coordinate_bound
     assert np.abs(found.vector).sum() <= bounds.l1
     assert np.dot(found.vector, found.vector) <= bounds.l2**2 * (1 + 1e-12)
     assert found.left_out == max(0, len(set(items)) - most_items)
@@ -46,7 +46,7 @@ def test_intervals_cover_noise_and_collisions_at_the_stated_rate():
     covered, errors = 0, []
     for run in range(1000):
         sketch = Sketch(40, 9, 1, run.to_bytes(32, "big"))
-        cells = Skellam(200.0).draw(360, entropy=entropy).values.astype(float)
+        cells = SkellamSampler(200.0).draw(360, entropy=entropy).values.astype(float)
         for item, count in counts.items():
             where, signs = sketch.places(item)
             cells[where] += signs * count

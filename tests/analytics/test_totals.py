@@ -26,14 +26,14 @@ def test_a_count_is_within_its_noise():
 
 
 def test_a_user_counts_at_most_its_rows():
-    query = analytics.count(most_rows=3, **TERMS)
+    query = analytics.count(max_rows=3, **TERMS)
     found = contribution(query, range(10))
     assert (found.vector.tolist(), found.left_out) == ([3], 7)
     assert query.statistic.bounds == analytics.Bounds(1, 3, 3, 3.0)
 
 
 def test_whole_numbers_are_added_as_they_are():
-    query = analytics.sum(-5, 9, whole=True, most_rows=2, **TERMS)
+    query = analytics.sum(-5, 9, whole=True, max_rows=2, **TERMS)
     assert contribution(query, [4, -2]).vector.tolist() == [2]
     assert query.statistic.bounds.l1 == 18
     with pytest.raises(DomainError, match="whole"):
@@ -55,10 +55,10 @@ def test_reals_are_rounded_without_bias():
 @pytest.mark.parametrize("value", [1.0, -1.0, 0.7, -0.7])
 @pytest.mark.parametrize("bits", [10, 16, 24])
 def test_a_rounded_sum_never_exceeds_its_bound(value, bits):
-    query = analytics.sum(-1, 1, most_rows=3, bits=bits, **TERMS)
+    query = analytics.sum(-1, 1, max_rows=3, bits=bits, **TERMS)
     for _ in range(20):
         found = contribution(query, [value] * 3)
-        assert abs(found.vector[0]) <= query.statistic.largest
+        assert abs(found.vector[0]) <= query.statistic.coordinate_bound
 
 
 def test_finer_steps_cost_more_bits_and_no_more_noise():
@@ -69,7 +69,7 @@ def test_finer_steps_cost_more_bits_and_no_more_noise():
 
 
 def test_values_out_of_range_are_clipped_and_counted_on_the_device():
-    query = analytics.sum(0, 10, whole=True, most_rows=5, **TERMS)
+    query = analytics.sum(0, 10, whole=True, max_rows=5, **TERMS)
     found = contribution(query, [5, 20, -3, np.inf])
     assert (found.vector.tolist(), found.clipped) == ([25], 2 + 1)
 

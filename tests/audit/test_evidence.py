@@ -64,7 +64,7 @@ def test_the_intervals_are_those_of_clopper_and_pearson(hits, alarms):
 @pytest.mark.parametrize("trials", [10, 11, 500])
 def test_no_scores_give_more_than_the_most(trials):
     perfect = (np.ones(trials), np.zeros(trials))
-    most = evidence.most(trials, delta=0.01, confidence=0.999)
+    most = evidence.max_epsilon(trials, delta=0.01, confidence=0.999)
     assert bound(perfect, delta=0.01) == pytest.approx(most)
 
 

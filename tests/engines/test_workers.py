@@ -9,7 +9,7 @@ import pytest
 
 import skellam as sk
 from skellam.engines import workers
-from skellam.engines.local import Round, clear, secure
+from skellam.engines.local import Round, secure, unmasked
 from skellam.errors import ShapeError, WorkerError
 from skellam.plan import Plan
 
@@ -17,12 +17,17 @@ D = 1 << 17
 PLAN = Plan(
     dimension=D, clip=1.0, cohort=8, rounds=1, sampling="all", bits=12, dropout=0.3
 ).with_noise(0.5)
-THIS = Round(number=3, model=bytes(32), members=tuple(range(8)), silent=(5,))
-CODEC = THIS.codec(PLAN)
+ROUND = Round(number=3, model=bytes(32), members=tuple(range(8)), dropouts=(5,))
+LASTING = (
+    Plan(dimension=D, clip=1.0, cohort=8, rounds=1, sampling="all", bits=12)
+    .with_noise(0.5)
+    .codec(public_seed=bytes(32))
+)
+"""Noise that is not removed, drawn from entropy."""
 BARE = (
     Plan(dimension=D, clip=1.0, cohort=8, rounds=1, sampling="all", bits=20, noise="none")
     .with_noise(0.0)
-    .codec(public_seed=bytes(32), shares=8)
+    .codec(public_seed=bytes(32))
 )
 SECRET = sk.SystemEntropy()
 
@@ -46,8 +51,8 @@ def update(number):
 
 
 def encoded(vectors, *, codec=BARE, processes=2):
-    seeds = codec.removable_seeds(entropy=SECRET)
-    jobs = ((x, seeds) for x in vectors)
+    seed = codec.new_noise_seed(entropy=SECRET) if codec.spec.removable else None
+    jobs = ((x, seed) for x in vectors)
     return [np.array(m.values, copy=True) for m in workers.encode(codec, jobs, processes=processes)]
 
 
@@ -64,7 +69,7 @@ def processes():
 def test_the_sum_of_a_round_is_the_truth_and_its_noise():
     """2**17 coordinates: 6 deviations of their mean and 26 of their spread, false alarms in 5e8."""
     everybody = Round(number=3, model=bytes(32), members=tuple(range(8)))
-    outcome = clear(PLAN, everybody, update, entropy=secret)
+    outcome = unmasked(PLAN, everybody, update, entropy=secret)
     truth = sum(map(update, everybody.survivors))
     error = outcome.total.values - truth
     deviation = PLAN.cohort * np.sqrt(PLAN.error.total)
@@ -75,8 +80,8 @@ def test_the_sum_of_a_round_is_the_truth_and_its_noise():
 
 
 def test_noise_is_never_the_same_twice():
-    first, second = encoded([update(1), update(1)], codec=CODEC)
-    third, fourth = encoded([update(1), update(1)], codec=CODEC, processes=1)
+    first, second = encoded([update(1), update(1)], codec=LASTING)
+    third, fourth = encoded([update(1), update(1)], codec=LASTING, processes=1)
     for one, other in [(first, second), (second, third), (third, fourth)]:
         assert np.mean(one == other) < 0.5
 
@@ -87,7 +92,7 @@ def test_messages_come_in_the_order_of_the_jobs_with_few_under_way():
     def jobs():
         for n in range(12):
             taken.append(n)
-            yield np.full(D, 2e-3 * (n % 2), dtype=np.float32), ()
+            yield np.full(D, 2e-3 * (n % 2), dtype=np.float32), None
 
     for n, message in enumerate(workers.encode(BARE, jobs(), processes=2)):
         assert len(taken) <= n + 3
@@ -116,35 +121,35 @@ def test_every_kind_of_float_is_handed_over(dtype):
 def test_nothing_and_what_is_not_finite_count_as_zeros_with_noise(lost):
     found = decoded(encoded([update(1), lost, lost, update(2)]))
     assert np.abs(found - 3e-4).max() < NEAR
-    noisy = encoded([lost, lost], codec=CODEC)
+    noisy = encoded([lost, lost], codec=LASTING)
     assert np.mean(noisy[0] == noisy[1]) < 0.5
 
 
 def test_longer_vectors_find_room_in_a_process_that_had_shorter_ones():
     long = sk.Plan(dimension=4 * D, clip=1.0, cohort=8, rounds=1, sampling="all").with_noise(0.5)
-    codec = long.codec(public_seed=bytes(32), shares=8)
+    codec = long.codec(public_seed=bytes(32))
     encoded([update(1)], processes=1)
     before = processes()
-    assert len(encoded([np.ones(4 * D)], codec=codec, processes=1)[0]) == codec.spec.length
+    assert len(encoded([np.ones(4 * D)], codec=codec, processes=1)[0]) == codec.spec.message_len
     assert processes() == before
 
 
 def test_rounds_use_the_same_processes_and_a_seeded_one_uses_none():
-    clear(PLAN, THIS, update, entropy=secret)
+    unmasked(PLAN, ROUND, update, entropy=secret)
     before = processes()
-    clear(PLAN, THIS, update, entropy=secret)
+    unmasked(PLAN, ROUND, update, entropy=secret)
     assert sorted(processes()) == sorted(before)
     workers.end()
-    one, other = (clear(PLAN, THIS, update, entropy=replay) for _ in range(2))
-    safe = secure(PLAN, THIS, update, entropy=replay)
+    one, other = (unmasked(PLAN, ROUND, update, entropy=replay) for _ in range(2))
+    safe = secure(PLAN, ROUND, update, entropy=replay)
     assert not processes()
     assert np.array_equal(one.total.values, other.total.values)
     assert np.array_equal(one.total.values, safe.total.values)
 
 
 def test_one_client_with_a_seed_marks_the_sum():
-    outcome = clear(
-        PLAN, THIS, update, entropy=lambda who: replay(who) if who == "client/6" else SECRET
+    outcome = unmasked(
+        PLAN, ROUND, update, entropy=lambda who: replay(who) if who == "client/6" else SECRET
     )
     assert outcome.total.replayable
 
@@ -159,7 +164,7 @@ def test_an_error_of_the_caller_leaves_nothing_under_way(failing):
         return update(number)
 
     with pytest.raises(KeyError) as caught:
-        clear(PLAN, THIS, stops, entropy=secret)
+        unmasked(PLAN, ROUND, stops, entropy=secret)
     assert caught.value.args == (failing,)
     assert len(processes()) <= 1
     assert len(encoded([update(1)] * 4)) == 4
@@ -167,7 +172,7 @@ def test_an_error_of_the_caller_leaves_nothing_under_way(failing):
 
 def test_a_wrong_length_is_refused():
     with pytest.raises(ShapeError, match="131072"):
-        clear(PLAN, THIS, lambda _: np.zeros(3), entropy=secret)
+        unmasked(PLAN, ROUND, lambda _: np.zeros(3), entropy=secret)
 
 
 def kill(pid):
@@ -196,7 +201,7 @@ def test_a_process_that_is_killed_at_work_is_reported():
         kill(victim)
         yield update(2)
 
-    messages = workers.encode(BARE, ((x, ()) for x in vectors()), processes=2)
+    messages = workers.encode(BARE, ((x, None) for x in vectors()), processes=2)
     with pytest.raises(WorkerError, match=r"status -9 .*nothing was released"):
         list(messages)
     assert not processes()
@@ -206,12 +211,12 @@ def test_a_process_that_is_killed_at_work_is_reported():
 SCRIPT = """
 import os, numpy as np, skellam as sk
 from skellam.engines import workers
-from skellam.engines.local import Round, clear
+from skellam.engines.local import Round, unmasked
 plan = sk.Plan(dimension=1 << 17, clip=1.0, cohort=8, rounds=1, sampling="all").with_noise(0.5)
 entropy = sk.SystemEntropy()
 def run():
-    this = Round(0, bytes(32), tuple(range(8)))
-    return clear(plan, this, lambda _: np.zeros(1 << 17), entropy=lambda _: entropy)
+    round_ = Round(0, bytes(32), tuple(range(8)))
+    return unmasked(plan, round_, lambda _: np.zeros(1 << 17), entropy=lambda _: entropy)
 run()
 print(*(worker._process.pid for worker in workers._idle), flush=True)
 {last}

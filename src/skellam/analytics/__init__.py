@@ -8,7 +8,7 @@ from skellam.analytics.estimates import Band, Counts, Estimate, Interval
 from skellam.analytics.histograms import frequencies, histogram
 from skellam.analytics.mean_estimation import MeanSquaredError, estimate_mean, mean_error
 from skellam.analytics.means import MeanEstimate, mean
-from skellam.analytics.query import Bounds, Query, Statistic, Terms
+from skellam.analytics.query import Bounds, PlanOptions, Query, Statistic
 from skellam.analytics.running import run
 from skellam.analytics.sketches import SketchedCounts, SketchEstimate, hashed_frequencies
 from skellam.analytics.totals import count, sum  # noqa: A004
@@ -24,12 +24,12 @@ __all__ = [
     "MeanEstimate",
     "MeanSquaredError",
     "Outside",
+    "PlanOptions",
     "Quantile",
     "Query",
     "SketchEstimate",
     "SketchedCounts",
     "Statistic",
-    "Terms",
     "cdf",
     "count",
     "estimate_mean",

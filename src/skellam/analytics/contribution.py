@@ -79,19 +79,19 @@ def tally(
     buckets: NDArray[np.intp],
     length: int,
     *,
-    most_buckets: int,
-    most_rows: int,
+    max_buckets: int,
+    max_rows: int,
     entropy: Entropy,
 ) -> tuple[NDArray[np.int32], int]:
-    """Count rows by bucket, in at most ``most_buckets`` with at most ``most_rows`` each.
+    """Count rows by bucket, in at most ``max_buckets`` with at most ``max_rows`` each.
 
     Where a user has more buckets, a random choice of them counts. Also return how many rows do not.
     """
     kinds, counts = np.unique(buckets, return_counts=True)
-    chosen = share(len(kinds), most_buckets, entropy=entropy)
+    chosen = share(len(kinds), max_buckets, entropy=entropy)
     vector = np.zeros(length, dtype=np.int32)
-    vector[kinds[chosen]] = np.minimum(counts[chosen], most_rows)
-    return vector, len(buckets) - int(np.minimum(counts[chosen], most_rows).sum())
+    vector[kinds[chosen]] = np.minimum(counts[chosen], max_rows)
+    return vector, len(buckets) - int(np.minimum(counts[chosen], max_rows).sum())
 
 
 def rounded(value: float, largest: int, *, entropy: Entropy) -> int:

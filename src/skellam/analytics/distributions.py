@@ -21,7 +21,7 @@ from skellam import _checks
 from skellam.analytics.contribution import Contribution, Outside, Rows, numbers, share
 from skellam.analytics.estimates import Band, Estimate, Interval, Table, half_width
 from skellam.analytics.histograms import bucket_of, increasing
-from skellam.analytics.query import Bounds, Query, Terms, Totals, planned
+from skellam.analytics.query import Bounds, PlanOptions, Query, Totals, planned
 from skellam.entropy import Entropy
 from skellam.errors import DomainError
 
@@ -108,7 +108,7 @@ class Distribution:
     """Rows by bucket and by group of buckets."""
 
     edges: tuple[float, ...]
-    most_rows: int
+    max_rows: int
     outside: Outside
     _ends: Table = field(init=False, repr=False, compare=False)
 
@@ -123,13 +123,13 @@ class Distribution:
     @property
     def bounds(self) -> Bounds:
         """All rows may share a bucket, and then a group on every level."""
-        rows, levels = self.most_rows, len(self.sizes)
+        rows, levels = self.max_rows, len(self.sizes)
         return Bounds(sum(self.sizes), rows, rows * levels, rows * math.sqrt(levels))
 
     def contribution(self, rows: Rows, *, entropy: Entropy) -> Contribution:
         """Return a random choice of the user's rows on every level."""
         values, clipped = numbers(rows, self.edges[0], self.edges[-1], self.outside)
-        chosen = values[share(len(values), self.most_rows, entropy=entropy)]
+        chosen = values[share(len(values), self.max_rows, entropy=entropy)]
         buckets = bucket_of(chosen, self._ends)
         levels = [
             np.bincount(buckets // FANOUT**j, minlength=size) for j, size in enumerate(self.sizes)
@@ -168,30 +168,30 @@ class Quantiles:
 def cdf(
     edges: Sequence[float],
     *,
-    most_rows: int = 1,
+    max_rows: int = 1,
     outside: Outside | str = Outside.CLIP,
-    **terms: Unpack[Terms],
+    **options: Unpack[PlanOptions],
 ) -> Query[Cdf]:
-    """Ask how many rows lie below each of ``edges``; of each user ``most_rows`` rows count."""
-    rows = _checks.integer("most_rows", most_rows, 1)
-    return planned(Distribution(increasing(edges), rows, Outside(outside)), **terms)
+    """Ask how many rows lie below each of ``edges``; of each user ``max_rows`` rows count."""
+    rows = _checks.integer("max_rows", max_rows, 1)
+    return planned(Distribution(increasing(edges), rows, Outside(outside)), **options)
 
 
 def quantiles(
     probabilities: Sequence[float],
     edges: Sequence[float],
     *,
-    most_rows: int = 1,
+    max_rows: int = 1,
     outside: Outside | str = Outside.CLIP,
-    **terms: Unpack[Terms],
+    **options: Unpack[PlanOptions],
 ) -> Query[tuple[Quantile, ...]]:
     """Ask for quantiles of rows from the first edge to the last, as fine as ``edges`` are."""
     wanted = tuple(_checks.open_unit("probabilities", p) for p in probabilities)
     if not wanted:
         raise DomainError("probabilities must hold at least one")
-    rows = _checks.integer("most_rows", most_rows, 1)
+    rows = _checks.integer("max_rows", max_rows, 1)
     whole = Distribution(increasing(edges), rows, Outside(outside))
-    return planned(Quantiles(whole, wanted), **terms)
+    return planned(Quantiles(whole, wanted), **options)
 
 
 @lru_cache(maxsize=64)

@@ -14,28 +14,28 @@ from numpy.typing import NDArray
 from skellam import _checks
 from skellam.analytics.contribution import Contribution, Outside, Rows, numbers, tally
 from skellam.analytics.estimates import Counts, Interval
-from skellam.analytics.query import Bounds, Query, Terms, Totals, planned
+from skellam.analytics.query import Bounds, PlanOptions, Query, Totals, planned
 from skellam.entropy import Entropy
 from skellam.errors import DomainError
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """How much of a user counts: ``most_buckets`` of them, with ``most_rows`` rows in each."""
+    """How much of a user counts: ``max_buckets`` of them, with ``max_rows`` rows in each."""
 
     count: int
-    most_buckets: int
-    most_rows: int
+    max_buckets: int
+    max_rows: int
 
     def __post_init__(self) -> None:
-        most = _checks.integer("most_buckets", self.most_buckets, 1, self.count)
-        object.__setattr__(self, "most_buckets", most)
-        object.__setattr__(self, "most_rows", _checks.integer("most_rows", self.most_rows, 1))
+        most = _checks.integer("max_buckets", self.max_buckets, 1, self.count)
+        object.__setattr__(self, "max_buckets", most)
+        object.__setattr__(self, "max_rows", _checks.integer("max_rows", self.max_rows, 1))
 
     @property
     def bounds(self) -> Bounds:
-        """The norms of ``most_buckets`` entries of ``most_rows`` each."""
-        k, m = self.most_buckets, self.most_rows
+        """The norms of ``max_buckets`` entries of ``max_rows`` each."""
+        k, m = self.max_buckets, self.max_rows
         return Bounds(self.count, m, k * m, m * math.sqrt(k))
 
     def tally(self, indices: NDArray[np.intp], clipped: int, *, entropy: Entropy) -> Contribution:
@@ -43,8 +43,8 @@ class Buckets:
         vector, left_out = tally(
             indices,
             self.count,
-            most_buckets=self.most_buckets,
-            most_rows=self.most_rows,
+            max_buckets=self.max_buckets,
+            max_rows=self.max_rows,
             entropy=entropy,
         )
         return Contribution(vector, clipped, left_out)
@@ -115,33 +115,33 @@ class Frequencies:
 def histogram(
     edges: Sequence[float],
     *,
-    most_buckets: int = 1,
-    most_rows: int = 1,
+    max_buckets: int = 1,
+    max_rows: int = 1,
     outside: Outside | str = Outside.CLIP,
-    **terms: Unpack[Terms],
+    **options: Unpack[PlanOptions],
 ) -> Query[Counts[Interval]]:
     """Ask how many rows lie between each two ``edges``.
 
-    Of each user ``most_buckets`` buckets count, with at most ``most_rows`` rows in each.
+    Of each user ``max_buckets`` buckets count, with at most ``max_rows`` rows in each.
     """
     ends = increasing(edges)
-    buckets = Buckets(len(ends) - 1, most_buckets, most_rows)
-    return planned(Histogram(ends, buckets, Outside(outside)), **terms)
+    buckets = Buckets(len(ends) - 1, max_buckets, max_rows)
+    return planned(Histogram(ends, buckets, Outside(outside)), **options)
 
 
 def frequencies(
     domain: Iterable[Hashable],
     *,
-    most_buckets: int = 1,
-    most_rows: int = 1,
-    **terms: Unpack[Terms],
+    max_buckets: int = 1,
+    max_rows: int = 1,
+    **options: Unpack[PlanOptions],
 ) -> Query[Counts[Hashable]]:
     """Ask how often each category of ``domain`` occurs.
 
-    Of each user ``most_buckets`` categories count, with at most ``most_rows`` rows in each.
+    Of each user ``max_buckets`` categories count, with at most ``max_rows`` rows in each.
     """
     known = tuple(domain)
-    return planned(Frequencies(known, Buckets(len(known), most_buckets, most_rows)), **terms)
+    return planned(Frequencies(known, Buckets(len(known), max_buckets, max_rows)), **options)
 
 
 def increasing(edges: Sequence[float]) -> tuple[float, ...]:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.codec.layout import Tensors
-from skellam.engines.local import sum_in_the_clear
+from skellam.codec import Tensors
+from skellam.engines.local import sum_unmasked
 from skellam.entropy import SEED_BYTES, Entropy, random_bytes
-from skellam.noise import Gaussian
-from skellam.plan import Plan
+from skellam.noise import GaussianSampler
+from skellam.plan import CalibratedPlan
 from skellam.vectors import Reals
 
 
@@ -41,15 +41,15 @@ class MeanSquaredError:
         return self.value + self.half_width
 
 
-def estimate_mean(plan: Plan, vectors: Iterable[Tensors], *, entropy: Entropy) -> Reals:
+def estimate_mean(plan: CalibratedPlan, vectors: Iterable[Tensors], *, entropy: Entropy) -> Reals:
     """Return a private estimate of the mean of the planned cohort's ``vectors``."""
     seed = random_bytes(SEED_BYTES, entropy=entropy)
-    total = sum_in_the_clear(plan, vectors, shares=plan.cohort, public_seed=seed, entropy=entropy)
+    total = sum_unmasked(plan, vectors, cohort=plan.cohort, public_seed=seed, entropy=entropy)
     return total / plan.cohort
 
 
 def mean_error(
-    plan: Plan,
+    plan: CalibratedPlan,
     *,
     repeats: int,
     entropy: Entropy,
@@ -73,7 +73,7 @@ def mean_error(
     return MeanSquaredError(float(errors.mean()), spread * float(t.ppf(0.975, times - 1)), times)
 
 
-def _one_error(plan: Plan, same: bool, entropy: Entropy) -> float:
+def _one_error(plan: CalibratedPlan, same: bool, entropy: Entropy) -> float:
     truth = np.zeros(plan.dimension)
     fixed = on_sphere(plan, entropy=entropy) if same else None
 
@@ -88,7 +88,7 @@ def _one_error(plan: Plan, same: bool, entropy: Entropy) -> float:
     return float(np.mean((estimate.values - truth / plan.cohort) ** 2))
 
 
-def on_sphere(plan: Plan, *, entropy: Entropy) -> NDArray[np.float64]:
+def on_sphere(plan: CalibratedPlan, *, entropy: Entropy) -> NDArray[np.float64]:
     """Return a vector of norm ``clip`` in a uniformly random direction."""
-    direction = Gaussian(1.0).draw(plan.dimension, entropy=entropy).values
+    direction = GaussianSampler(1.0).draw(plan.dimension, entropy=entropy).values
     return np.asarray(direction * (plan.clip / np.linalg.norm(direction)))

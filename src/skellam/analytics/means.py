@@ -12,7 +12,7 @@ import numpy as np
 from skellam import _checks
 from skellam.analytics.contribution import Contribution, Outside, Rows, numbers, rounded, share
 from skellam.analytics.estimates import Interval
-from skellam.analytics.query import Bounds, Query, Terms, Totals, planned
+from skellam.analytics.query import Bounds, PlanOptions, Query, Totals, planned
 from skellam.analytics.totals import finest, interval
 from skellam.entropy import Entropy
 
@@ -64,7 +64,7 @@ class MeanEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean of rows in [``low``, ``high``], of which each user has at most ``most_rows``.
+    """The mean of rows in [``low``, ``high``], of which each user has at most ``max_rows``.
 
     A user's rows are at most ``steps`` away from the middle, and weigh as much: neither of the two
     sums is known better than the other.
@@ -72,7 +72,7 @@ class Mean:
 
     low: float
     high: float
-    most_rows: int
+    max_rows: int
     steps: int
     outside: Outside
 
@@ -84,9 +84,9 @@ class Mean:
     def contribution(self, rows: Rows, *, entropy: Entropy) -> Contribution:
         """Return how far the user's rows are from the middle in all, and how many there are."""
         values, clipped = numbers(rows, self.low, self.high, self.outside)
-        chosen = values[share(len(values), self.most_rows, entropy=entropy)]
+        chosen = values[share(len(values), self.max_rows, entropy=entropy)]
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
-        each = self.steps // self.most_rows
+        each = self.steps // self.max_rows
         balance = math.fsum((chosen - middle) / half) * each
         vector = [rounded(balance, self.steps, entropy=entropy), each * len(chosen)]
         return Contribution(np.array(vector, dtype=np.int32), clipped, len(values) - len(chosen))
@@ -103,15 +103,15 @@ def mean(
     low: float,
     high: float,
     *,
-    most_rows: int = 1,
+    max_rows: int = 1,
     outside: Outside | str = Outside.CLIP,
-    **terms: Unpack[Terms],
+    **options: Unpack[PlanOptions],
 ) -> Query[MeanEstimate]:
-    """Ask for the mean of all rows in [``low``, ``high``], at most ``most_rows`` of each user.
+    """Ask for the mean of all rows in [``low``, ``high``], at most ``max_rows`` of each user.
 
     Where every user holds exactly one row, `sum` and ``Estimate.per`` have half the error.
     """
     least, most = interval(low, high)
-    rows = _checks.integer("most_rows", most_rows, 1)
-    steps = max(1, finest(terms) // rows) * rows
-    return planned(Mean(least, most, rows, steps, Outside(outside)), **terms)
+    rows = _checks.integer("max_rows", max_rows, 1)
+    steps = max(1, finest(options) // rows) * rows
+    return planned(Mean(least, most, rows, steps, Outside(outside)), **options)

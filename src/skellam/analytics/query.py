@@ -1,4 +1,4 @@
-"""A query: what users contribute, what it answers, and the plan that protects it."""
+"""Queries: what users contribute, what is answered, and the plan that protects it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Generic, NotRequired, Protocol, TypedDict, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from skellam import _checks
 from skellam.analytics.contribution import Contribution, Rows
-from skellam.codec import SkellamShares
 from skellam.entropy import Entropy
-from skellam.errors import KindError
-from skellam.plan import Plan, Rounding, Sampling
-from skellam.plan.whole import fewest_bits
+from skellam.errors import DomainError
+from skellam.plan import CalibratedPlan, Plan, Rounding, Sampling
+from skellam.plan.integers import min_bits
 from skellam.vectors import Reals
 
 AnswerT = TypeVar("AnswerT")
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
-class Terms(TypedDict):
+class PlanOptions(TypedDict):
     """Who takes part, and how private it is for each of them.
 
     Every client is one user, and adds its share of the noise. ``bits`` are the fewest that do
-    unless given; the others are those of `skellam.Plan`.
+    unless given; the others are those of `skellam.Plan`. A query that is asked in ``rounds``
+    rounds asks everybody in each, or with ``sampling="cyclic"`` and a ``population`` one group of
+    about ``clients`` users after the other.
     """
 
     clients: int
@@ -35,15 +35,17 @@ class Terms(TypedDict):
     bits: NotRequired[int]
     dropout: NotRequired[float]
     colluding: NotRequired[float]
-    removable: NotRequired[bool]
+    rounds: NotRequired[int]
+    population: NotRequired[int]
+    sampling: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one user can add at most to the ``dimension`` whole numbers of a query."""
+    """What one user can add at most to the ``dimension`` integers of a query."""
 
     dimension: int
-    largest: int
+    coordinate_bound: int
     l1: int
     l2: float
 
@@ -80,17 +82,19 @@ class Query(Generic[AnswerT]):
     """
 
     statistic: Statistic[AnswerT]
-    plan: Plan
+    plan: CalibratedPlan
 
     def contribution(self, rows: Rows, *, entropy: Entropy) -> Contribution:
         """Return what a user who holds ``rows`` adds; only its ``vector`` leaves the device."""
         return self.statistic.contribution(rows, entropy=entropy)
 
-    def answer(self, total: Reals, *, invited: int, survivors: int) -> AnswerT:
-        """Return what the decoded sum of ``survivors`` out of ``invited`` clients says."""
-        variance = arrived_variance(self.plan, invited=invited, survivors=survivors)
+    def answer(self, total: Reals, *, survivors: int) -> AnswerT:
+        """Return what the decoded sum of ``survivors`` clients says.
+
+        Its noise has the plan's total variance, however many clients took part or dropped out.
+        """
         values = total.values.astype(np.float64)
-        return self.statistic.answer(Totals(values, variance, survivors))
+        return self.statistic.answer(Totals(values, self.plan.total_variance, survivors))
 
     @property
     def digest(self) -> bytes:
@@ -98,34 +102,32 @@ class Query(Generic[AnswerT]):
         return sha256(repr(self.statistic).encode() + self.plan.digest).digest()
 
 
-def planned(statistic: Statistic[AnswerT], **terms: Unpack[Terms]) -> Query[AnswerT]:
-    """Return the query for ``statistic`` with the least noise that ``terms`` allow."""
+def planned(statistic: Statistic[AnswerT], **options: Unpack[PlanOptions]) -> Query[AnswerT]:
+    """Return the query for ``statistic`` with the least noise that ``options`` allow."""
+    unknown = set(options) - PlanOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(PlanOptions.__annotations__)
+        raise DomainError(f"got the unknown option {min(unknown)!r}; the options are {known}")
     bounds = statistic.bounds
-    plan = Plan(
+    asked = Plan(
         dimension=bounds.dimension,
         clip=bounds.l2,
         l1=bounds.l1,
-        largest=bounds.largest,
-        rounding=Rounding.WHOLE,
-        cohort=terms["clients"],
-        rounds=1,
-        sampling=Sampling.ALL,
-        bits=terms.get("bits", 32),
-        dropout=terms.get("dropout", 0.0),
-        colluding=terms.get("colluding", 0.0),
-        removable=terms.get("removable", False),
-    ).calibrated(epsilon=terms["epsilon"], delta=terms["delta"])
-    if "bits" not in terms:
-        plan = replace(plan, bits=fewest_bits(plan))
+        coordinate_bound=bounds.coordinate_bound,
+        rounding=Rounding.INTEGER,
+        cohort=options["clients"],
+        rounds=options.get("rounds", 1),
+        population=options.get("population"),
+        sampling=Sampling(options.get("sampling", Sampling.ALL)),
+        bits=options.get("bits", 32),
+        dropout=options.get("dropout", 0.0),
+        colluding=options.get("colluding", 0.0),
+    )
+    if not asked.colluding:
+        # Nothing is saved by refusing cohorts that are smaller than planned.
+        asked = replace(asked, min_cohort=asked.tolerance.min_cohort())
+    targets = {"epsilon": options["epsilon"], "delta": options["delta"]}
+    plan = asked.calibrated(**targets)
+    if "bits" not in options:
+        plan = replace(asked, bits=min_bits(plan)).calibrated(**targets)
     return Query(statistic, plan)
-
-
-def arrived_variance(plan: Plan, *, invited: int, survivors: int) -> float:
-    """Return the variance of the noise in each sum, given how many clients sent their share."""
-    gone = invited - _checks.integer("survivors", survivors, 1, invited)
-    noise = plan.spec(shares=invited, tolerated=plan.tolerance(invited)).noise
-    if not isinstance(noise, SkellamShares):
-        raise KindError(f"queries carry Skellam noise from every client, got {noise}")
-    removed = noise.superfluous(gone) if plan.removable else ()
-    kept = (noise.component(j) for j in range(noise.components) if j not in removed)
-    return survivors * (noise.share + sum(kept))

@@ -1,4 +1,4 @@
-"""A query over many users, in this process."""
+"""Running a query over many users, in this process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from skellam import _checks
 from skellam.accounting.ledger import Ledger
 from skellam.analytics.contribution import Rows
 from skellam.analytics.query import Query
-from skellam.codec.layout import Tensors
-from skellam.engines import local
+from skellam.codec import Tensors
+from skellam.engines import local, sampling
 from skellam.entropy import Entropy
 from skellam.errors import ShapeError
 
@@ -22,33 +22,41 @@ def run(
     users: Sequence[Rows],
     *,
     entropy: Entropy,
-    aggregate: local.Aggregate = local.clear,
-    silent: Collection[int] = (),
+    aggregate: local.Aggregate = local.unmasked,
+    round_: int = 0,
+    dropouts: Collection[int] = (),
     ledger: Ledger | None = None,
     key: bytes | None = None,
 ) -> AnswerT:
     """Return the answer of ``users``, each of whom holds some rows.
 
-    ``aggregate`` is `skellam.engines.local.clear` or ``secure``; ``silent`` users vanish before
-    they send. The release is written into ``ledger`` under ``key`` before it is made, so that
-    `BudgetError` means that nothing was released. Bad rows raise and release nothing; a device in
-    the field sends zeros with its noise instead.
+    ``aggregate`` is `skellam.engines.local.unmasked` or ``secure``; ``dropouts`` do not send. A
+    cyclic query asks the group of round ``round_`` alone. The release is spent from ``ledger``
+    under ``key`` when all messages are in and before they are summed, so that `BudgetError` means
+    that nothing was released, and bad rows cost nothing. (A device in the field sends zeros with
+    its noise for bad rows.)
     """
     if not len(users):
         raise ShapeError("users must hold at least one user")
-    _checks.integer("users", len(users), 1, query.plan.cohort, way_out="plan for more clients")
-    this = local.Round(0, query.digest, tuple(range(len(users))), silent)
-    local.require_cohort(query.plan, this)
-    if ledger is not None:
-        ledger.spend(
-            query.plan.mechanism,
-            key=key,
-            replayable=entropy.replayable,
-            note=type(query.statistic).__name__,
-        )
+    plan = query.plan
+    _checks.integer("users", len(users), 1, plan.population_size, hint="plan for more clients")
+    numbers = range(len(users))
+    members = sampling.sample(
+        plan, numbers, round_=round_, group_seed=query.digest, entropy=entropy
+    )
+    asked = local.Round(round_, query.digest, tuple(members), dropouts)
 
     def update(number: int) -> Tensors:
         return query.contribution(users[number], entropy=entropy).vector
 
-    outcome = aggregate(query.plan, this, update, entropy=lambda _: entropy)
-    return query.answer(outcome.total, invited=len(this.members), survivors=len(outcome.survivors))
+    def spend() -> None:
+        if ledger is not None:
+            ledger.spend(
+                plan.mechanism,
+                key=key,
+                replayable=entropy.replayable,
+                note=type(query.statistic).__name__,
+            )
+
+    result = aggregate(plan, asked, update, entropy=lambda _: entropy, spend=spend)
+    return query.answer(result.total, survivors=len(result.survivors))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from skellam import _checks
 from skellam.analytics.contribution import Contribution, Rows, share
 from skellam.analytics.estimates import Interval, Table
-from skellam.analytics.query import Bounds, Query, Terms, Totals, planned
+from skellam.analytics.query import Bounds, PlanOptions, Query, Totals, planned
 from skellam.entropy import SEED_BYTES, Entropy
 from skellam.errors import DomainError, KindError
 
@@ -116,7 +116,7 @@ def hashed_frequencies(
     public_seed: bytes,
     depth: int = 9,
     most_items: int = 1,
-    **terms: Unpack[Terms],
+    **options: Unpack[PlanOptions],
 ) -> Query[SketchedCounts]:
     """Ask which strings how many users hold, where no list of them is known.
 
@@ -129,7 +129,7 @@ def hashed_frequencies(
         _checks.integer("most_items", most_items, 1),
         _checks.octets("public_seed", public_seed, SEED_BYTES),
     )
-    return planned(sketch, **terms)
+    return planned(sketch, **options)
 
 
 def _text(item: object) -> str:

@@ -29,7 +29,7 @@ def lower_bound(present: Scores, absent: Scores, *, delta: float, confidence: fl
     return max(0.0, more, less)
 
 
-def most(trials: int, *, delta: float, confidence: float) -> float:
+def max_epsilon(trials: int, *, delta: float, confidence: float) -> float:
     """Return the bound that ``trials`` faultless attacks of each kind would give."""
     counted = trials - trials // 2
     return max(0.0, _one_event(counted, 0, counted, delta, (1 - confidence) / _BOUNDS))

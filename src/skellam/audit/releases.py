@@ -7,28 +7,28 @@ from numpy.typing import NDArray
 
 from skellam import accounting
 from skellam.audit.evidence import Scores
-from skellam.audit.verdict import Audit, Terms, delta_of
+from skellam.audit.verdict import Audit, AuditSettings, delta_of
 from skellam.engines import local
 from skellam.entropy import Entropy
-from skellam.plan import Plan
+from skellam.plan import CalibratedPlan
 
 CANARY = 0
 """The number of the client whose data is in or out."""
 
 
 def codec(
-    plan: Plan,
+    plan: CalibratedPlan,
     *,
     trials: int,
     confidence: float,
     entropy: Entropy,
     delta: float | None = None,
-    aggregate: local.Aggregate = local.clear,
+    aggregate: local.Aggregate = local.unmasked,
 ) -> Audit:
     """Return what ``trials`` attacks with a canary and as many without say about ``plan``.
 
     A trial is all of the plan's rounds, with everybody but the canary sending zeros and as many
-    clients gone as the plan tolerates. The attacker knows when the canary takes part, so the claim
+    dropouts as the plan tolerates. The attacker knows when the canary takes part, so the claim
     is that without sampling. The canary's vector is as long as the clip, and changes its sign from
     round to round: noise that is used again cancels, and fresh noise does not.
     """
@@ -39,15 +39,15 @@ def codec(
         delta=chosen,
         method=plan.accountant.value,
     )
-    terms = Terms(claimed=claimed, delta=chosen, confidence=confidence, trials=trials)
+    settings = AuditSettings(claimed=claimed, delta=chosen, confidence=confidence, trials=trials)
     present, absent = (
         _scores(plan, aggregate, vector, trials, entropy)
         for vector in (canary(plan), np.zeros(plan.dimension))
     )
-    return Audit.of(present, absent, terms)
+    return Audit.of(present, absent, settings)
 
 
-def canary(plan: Plan) -> NDArray[np.float64]:
+def canary(plan: CalibratedPlan) -> NDArray[np.float64]:
     """Return a vector as long as the clip."""
     vector = np.zeros(plan.dimension)
     vector[0] = plan.clip
@@ -60,7 +60,7 @@ def sign(number: int) -> int:
 
 
 def _scores(
-    plan: Plan,
+    plan: CalibratedPlan,
     aggregate: local.Aggregate,
     vector: NDArray[np.float64],
     trials: int,
@@ -68,15 +68,15 @@ def _scores(
 ) -> Scores:
     """Return for each trial how far its sums lie along the canary."""
     members = tuple(range(plan.invited))
-    gone = plan.tolerance(len(members)).dropouts
+    dropouts = plan.tolerance.dropouts(len(members))
     # Every guarantee holds for any public seed: one model and one number fix it for all rounds.
-    this = local.Round(0, bytes(32), members, members[len(members) - gone :])
+    round_ = local.Round(0, bytes(32), members, members[len(members) - dropouts :])
     direction = canary(plan)
 
     def released(number: int) -> float:
-        mine = sign(number) * vector
+        own = sign(number) * vector
         total = aggregate(
-            plan, this, lambda n: mine if n == CANARY else None, entropy=lambda _: entropy
+            plan, round_, lambda n: own if n == CANARY else None, entropy=lambda _: entropy
         ).total
         return sign(number) * float(total.values @ direction)
 

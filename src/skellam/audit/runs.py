@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam.audit.releases import CANARY, canary, sign
-from skellam.audit.verdict import Audit, Terms, delta_of
-from skellam.codec.layout import Tensors, flatten
+from skellam.audit.verdict import Audit, AuditSettings, delta_of
+from skellam.codec import Tensors, flatten
 from skellam.engines import local
 from skellam.entropy import Entropy, SeededEntropy, random_bytes
-from skellam.plan import Plan
+from skellam.plan import CalibratedPlan
 from skellam.vectors import Residues, residue_dtype
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 def training(
     task: Task,
-    plan: Plan,
+    plan: CalibratedPlan,
     *,
     trials: int,
     confidence: float,
     entropy: Entropy,
     delta: float | None = None,
-    aggregate: local.Aggregate = local.clear,
+    aggregate: local.Aggregate = local.unmasked,
 ) -> Audit:
     """Return what ``trials`` runs with a canary client and as many without say about ``plan``.
 
@@ -39,7 +39,7 @@ def training(
     """
     chosen = delta_of(plan, delta)
     claimed = plan.privacy(delta=chosen).epsilon
-    terms = Terms(claimed=claimed, delta=chosen, confidence=confidence, trials=trials)
+    settings = AuditSettings(claimed=claimed, delta=chosen, confidence=confidence, trials=trials)
 
     def score(present: bool) -> float:
         attacker = _Attacker(plan, aggregate, present=present)
@@ -47,10 +47,10 @@ def training(
         return attacker.score
 
     present, absent = (np.array([score(world) for _ in range(trials)]) for world in (True, False))
-    return Audit.of(present, absent, terms)
+    return Audit.of(present, absent, settings)
 
 
-def _train(task: Task, plan: Plan, attacker: _Attacker, *, entropy: Entropy) -> None:
+def _train(task: Task, plan: CalibratedPlan, attacker: _Attacker, *, entropy: Entropy) -> None:
     from skellam import federated as fl
 
     fl.train(
@@ -65,36 +65,37 @@ def _train(task: Task, plan: Plan, attacker: _Attacker, *, entropy: Entropy) -> 
 class _Attacker:
     """Plays the canary in one run, and adds up how likely the sums make it that it is there."""
 
-    def __init__(self, plan: Plan, aggregate: local.Aggregate, *, present: bool) -> None:
+    def __init__(self, plan: CalibratedPlan, aggregate: local.Aggregate, *, present: bool) -> None:
         self.score = 0.0
         self._aggregate = aggregate
         self._present = present
-        self._rate = plan.cohort / plan.people
+        self._rate = plan.rate
 
     def __call__(
         self,
-        plan: Plan,
-        this: local.Round,
-        update: local.Update,
+        plan: CalibratedPlan,
+        round_: local.Round,
+        update: local.ClientUpdate,
         *,
         entropy: local.EntropySource,
-    ) -> local.Sum:
-        mine = sign(this.number) * _canary(plan, this)
+        spend: local.Spend = local.spend_nothing,
+    ) -> local.RoundResult:
+        own = sign(round_.number) * _canary(plan, round_)
         known = 0.0
 
         def sent(number: int) -> Tensors | None:
             nonlocal known
             if number == CANARY:
-                return mine if self._present else None
+                return own if self._present else None
             vector = update(number)
-            known += 0.0 if vector is None else _along(mine, vector, plan.clip)
+            known += 0.0 if vector is None else _along(own, vector, plan.clip)
             return vector
 
-        released = self._aggregate(plan, this, sent, entropy=entropy)
-        self._weigh(float(released.total.values @ mine) - known, plan)
+        released = self._aggregate(plan, round_, sent, entropy=entropy, spend=spend)
+        self._weigh(float(released.total.values @ own) - known, plan)
         return released
 
-    def _weigh(self, along: float, plan: Plan) -> None:
+    def _weigh(self, along: float, plan: CalibratedPlan) -> None:
         """Add the log-likelihood ratio of a sum, were the noise normal and the canary drawn."""
         ratio = (along / plan.clip**2 - 0.5) / plan.noise_multiplier**2
         drawn = math.log(self._rate) + ratio
@@ -102,17 +103,19 @@ class _Attacker:
         self.score += float(np.logaddexp(drawn, left_out))
 
 
-def _canary(plan: Plan, this: local.Round) -> NDArray[np.float64]:
-    """Return a vector that this round's public rotation takes to the same place in every round.
+def _canary(plan: CalibratedPlan, round_: local.Round) -> NDArray[np.float64]:
+    """Return a vector that this round's public rotation takes to the same vector in every round.
 
     So noise that is used again cancels, whatever the rotation.
     """
     if plan.noise.continuous:
         return canary(plan)
-    codec = this.codec(plan)
+    codec = round_.codec(plan)
     bits = codec.spec.bits
-    flat = np.ones(codec.spec.length, dtype=residue_dtype(bits))
-    vector = codec.decode(Residues(flat, bits, codec.final_label)).values.astype(np.float64)
+    flat = np.ones(codec.spec.message_len, dtype=residue_dtype(bits))
+    vector = codec.decode(
+        Residues(flat, bits, codec.final_label, messages=max(1, codec.spec.shares))
+    ).values.astype(np.float64)
     return vector * (plan.clip / float(np.linalg.norm(vector)))
 
 

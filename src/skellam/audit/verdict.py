@@ -10,7 +10,7 @@ from skellam import _checks
 from skellam.audit import evidence
 from skellam.audit.evidence import Scores
 from skellam.errors import DomainError, InfeasibleError
-from skellam.plan import Plan
+from skellam.plan import CalibratedPlan
 
 
 class Verdict(StrEnum):
@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class AuditSettings:
     """What is audited, and how hard; raises where so few trials could not catch anything."""
 
     claimed: float
@@ -35,17 +35,17 @@ class Terms:
         _checks.open_unit("delta", self.delta)
         _checks.open_unit("confidence", self.confidence)
         _checks.integer("trials", self.trials, 2)
-        if not self.claimed < self.most:
+        if not self.claimed < self.max_epsilon:
             raise InfeasibleError(
-                f"{self.trials} trials can show an epsilon of {self.most:.3g} at most and "
+                f"{self.trials} trials can show an epsilon of {self.max_epsilon:.3g} at most and "
                 f"{self.claimed:.3g} is claimed: nothing could be caught; take more trials, fewer "
                 "rounds or a larger delta"
             )
 
     @property
-    def most(self) -> float:
+    def max_epsilon(self) -> float:
         """The bound that faultless attacks would give."""
-        return evidence.most(self.trials, delta=self.delta, confidence=self.confidence)
+        return evidence.max_epsilon(self.trials, delta=self.delta, confidence=self.confidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +58,16 @@ class Audit:
     confidence: float
     """At least; a sound mechanism is called a violation with what is left, at most."""
     trials: int
-    most: float
+    max_epsilon: float
     """The bound that faultless attacks would have given."""
 
     @classmethod
-    def of(cls, present: Scores, absent: Scores, terms: Terms) -> Self:
+    def of(cls, present: Scores, absent: Scores, settings: AuditSettings) -> Self:
         """Return what the scores with and without the canary say about the claim."""
         lower = evidence.lower_bound(
-            present, absent, delta=terms.delta, confidence=terms.confidence
+            present, absent, delta=settings.delta, confidence=settings.confidence
         )
-        return cls(lower=lower, most=terms.most, **asdict(terms))
+        return cls(lower=lower, max_epsilon=settings.max_epsilon, **asdict(settings))
 
     @property
     def verdict(self) -> Verdict:
@@ -82,13 +82,13 @@ class Audit:
         return (
             f"{self.verdict}: epsilon is at least {self.lower:.3g} with confidence "
             f"{self.confidence:g}, and at most {self.claimed:.3g} is claimed, at delta "
-            f"{self.delta:g}; {self.trials} trials could have shown {self.most:.3g}"
+            f"{self.delta:g}; {self.trials} trials could have shown {self.max_epsilon:.3g}"
         )
 
 
-def delta_of(plan: Plan, delta: float | None) -> float:
+def delta_of(plan: CalibratedPlan, delta: float | None) -> float:
     """Return ``delta``, or the plan's where none is given."""
-    chosen = plan.delta if delta is None else delta
+    chosen = plan.target_delta if delta is None else delta
     if chosen is None:
         raise DomainError("delta must be given: the plan was not calibrated for one")
     return _checks.open_unit("delta", chosen)

@@ -1,24 +1,25 @@
-"""A round under adaptive clipping: the plan stays, and the clip moves after it."""
+"""Rounds with an adaptive clip: the plan stays, and the clip moves after each round."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from skellam.codec.layout import Tensors
-from skellam.engines.local import Aggregate, EntropySource, Round, Sum, Update
+from skellam.codec import Tensors
+from skellam.engines.local import Aggregate, ClientUpdate, EntropySource, Round, RoundResult, Spend
 from skellam.errors import DomainError
-from skellam.plan import AdaptiveClip, Plan
+from skellam.plan import AdaptiveClip, CalibratedPlan
 
 
 def adaptive(
     aggregate: Aggregate,
-    plan: Plan,
-    this: Round,
-    update: Update,
+    plan: CalibratedPlan,
+    round_: Round,
+    update: ClientUpdate,
     clip: AdaptiveClip,
     *,
     entropy: EntropySource,
-) -> tuple[Sum, AdaptiveClip]:
+    spend: Spend,
+) -> tuple[RoundResult, AdaptiveClip]:
     """Return what the round released, in the units of the updates, and the clip of the next one."""
     if plan.quantile_noise is None:
         raise DomainError("quantile_noise must be planned for the clip to adapt")
@@ -27,8 +28,8 @@ def adaptive(
         vector = update(number)
         return None if vector is None else clip.scaled(vector, plan)
 
-    outcome = aggregate(plan, this, scaled, entropy=entropy)
-    if outcome.balance is None:
+    result = aggregate(plan, round_, scaled, entropy=entropy, spend=spend)
+    if result.clip_count is None:
         raise DomainError("adaptive clipping needs a round that goes through the ring")
-    total = outcome.total / clip.factor(plan)
-    return replace(outcome, total=total), clip.after(outcome.balance, plan)
+    total = result.total / clip.factor(plan)
+    return replace(result, total=total), clip.after(result.clip_count, plan)

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from mmap import mmap
 from multiprocessing.connection import Connection, Pipe
@@ -24,13 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam._kernels import VARIABLE
-from skellam.codec import Codec
-from skellam.codec.layout import Tensors
+from skellam.codec import Codec, Tensors
 from skellam.entropy import SystemEntropy
 from skellam.errors import WorkerError
 from skellam.vectors import Residues, residue_dtype
 
-MOST = 4
+MAX_PROCESSES = 4
 """Processes that one round asks for, at most: each has buffers of its own."""
 _COMMAND = (
     "import sys; sys.path[:] = sys.argv[3:]; "
@@ -38,17 +37,17 @@ _COMMAND = (
 )
 _ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
-Job: TypeAlias = tuple[Tensors | None, Sequence[bytes]]
-"""A client's update, ``None`` for zeros, and the seeds of its removable noise."""
+Job: TypeAlias = tuple[Tensors | None, bytes | None]
+"""A client's update, ``None`` for zeros, and the seed of its noise, if that can be removed."""
 
 
 def available() -> int:
-    """Return how many processes are worth starting here: none on one core, and up to `MOST`."""
+    """Return how many processes are worth starting here: none on one core."""
     frozen = getattr(sys, "frozen", False)  # then sys.executable is no interpreter
     if frozen or not (sys.executable and hasattr(os, "memfd_create")):
         return 0
     cores = len(os.sched_getaffinity(0))
-    return min(cores, MOST) if cores > 1 else 0
+    return min(cores, MAX_PROCESSES) if cores > 1 else 0
 
 
 def encode(codec: Codec, jobs: Iterable[Job], *, processes: int) -> Generator[Residues]:
@@ -59,11 +58,11 @@ def encode(codec: Codec, jobs: Iterable[Job], *, processes: int) -> Generator[Re
     """
     busy: deque[_Worker] = deque()
     try:
-        for vector, seeds in jobs:
+        for vector, seed in jobs:
             if len(busy) == processes:
                 yield from _finish(busy, codec)
             busy.append(_rested())
-            busy[-1].begin(codec, vector, seeds)
+            busy[-1].begin(codec, vector, seed)
         while busy:
             yield from _finish(busy, codec)
     finally:
@@ -77,15 +76,15 @@ def serve(line: int, memory: int) -> None:
     entropy, shared = SystemEntropy(), np.empty(0, dtype=np.uint8)
     with Connection(line) as requests, suppress(EOFError):
         while True:
-            codec, kernels, size, kind, seeds = requests.recv()
+            codec, kernels, size, kind, seed = requests.recv()
             os.environ[VARIABLE] = kernels
             if size > len(shared):
                 shared = _shared(memory, size)
             if kind is None:
-                message = codec.encode_zeros(entropy=entropy, removable=seeds)
+                message = codec.encode_zeros(entropy=entropy, noise_seed=seed)
             else:
                 vector = shared.view(kind)[: codec.spec.dimension]
-                message = codec.encode_or_zeros(vector, entropy=entropy, removable=seeds)
+                message = codec.encode_or_zeros(vector, entropy=entropy, noise_seed=seed)
             shared[: message.values.nbytes] = message.values.view(np.uint8)
             requests.send(None)
 
@@ -112,10 +111,10 @@ class _Worker:
         """Whether the process still runs."""
         return self._process.poll() is None
 
-    def begin(self, codec: Codec, x: Tensors | None, seeds: Sequence[bytes]) -> None:
+    def begin(self, codec: Codec, x: Tensors | None, seed: bytes | None) -> None:
         """Hand ``x`` over to be encoded."""
         vector = np.empty(0, dtype=np.uint8) if x is None else codec.vector(x)
-        size = max(vector.nbytes, codec.spec.length * residue_dtype(codec.spec.bits).itemsize)
+        size = max(vector.nbytes, codec.spec.message_len * residue_dtype(codec.spec.bits).itemsize)
         if size > len(self._shared):
             size += -size % 8
             os.ftruncate(self._memory, size)
@@ -124,7 +123,7 @@ class _Worker:
         kind = None if x is None else vector.dtype.str
         kernels = os.environ.get(VARIABLE, "")
         try:
-            self._line.send((codec, kernels, len(self._shared), kind, tuple(seeds)))
+            self._line.send((codec, kernels, len(self._shared), kind, seed))
         except OSError as error:
             raise self._gone() from error
 
@@ -135,7 +134,7 @@ class _Worker:
         except (EOFError, OSError) as error:
             raise self._gone() from error
         kind = residue_dtype(codec.spec.bits)
-        values = self._shared.view(kind)[: codec.spec.length]
+        values = self._shared.view(kind)[: codec.spec.message_len]
         return Residues(values, codec.spec.bits, codec.label)
 
     def end(self) -> None:

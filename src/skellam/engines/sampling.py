@@ -1,0 +1,86 @@
+"""Client sampling: who takes part in a round, drawn as the plan's accounting has it.
+
+Training, Flower and analytics all draw here. ``entropy`` is the server's own and secret; groups of
+``sampling="cyclic"`` are public and follow from a public seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skellam import _checks
+from skellam.entropy import Entropy, SeededEntropy
+from skellam.errors import ThresholdError
+from skellam.plan import Plan, Sampling
+
+T = TypeVar("T")
+
+
+def sample(
+    plan: Plan,
+    clients: Sequence[T],
+    *,
+    round_: int,
+    group_seed: bytes,
+    entropy: Entropy,
+    rate: float | None = None,
+) -> list[T]:
+    """Return those of ``clients`` who are invited to round ``round_``.
+
+    ``clients`` must be the same in every round where cohorts are cyclic. ``rate`` replaces the
+    plan's where a simulation has fewer clients than the population that is accounted for.
+    """
+    match plan.sampling:
+        case Sampling.ALL:
+            return list(clients)
+        case Sampling.POISSON | Sampling.SELF:
+            chance = plan.invitation_rate if rate is None else rate
+            drawn = bernoulli(len(clients), chance, entropy=entropy)
+            return [client for client, taken in zip(clients, drawn, strict=True) if taken]
+        case Sampling.FIXED:
+            if rate is None and len(clients) < plan.population_size:
+                raise ThresholdError(
+                    f"{len(clients)} clients are there; a cohort of fixed size is accounted for a "
+                    f"population of {plan.population_size}"
+                )
+            first = shuffled(len(clients), entropy)[: plan.cohort]
+            return [clients[i] for i in sorted(first.tolist())]
+        case Sampling.CYCLIC:
+            groups = deal(len(clients), plan.groups, seed=group_seed)
+            asked = np.flatnonzero(groups == round_ % plan.groups)
+            return [clients[i] for i in asked.tolist()]
+        case _ as never:
+            assert_never(never)
+
+
+def deal(clients: int, groups: int, *, seed: bytes) -> NDArray[np.intp]:
+    """Return the group of each client: of equal size but for one, by a public random deal."""
+    order = shuffled(clients, SeededEntropy(seed, "sampling/groups"))
+    group = np.empty(clients, dtype=np.intp)
+    group[order] = np.arange(clients) % groups
+    return group
+
+
+def bernoulli(count: int, chance: float, *, entropy: Entropy) -> NDArray[np.bool_]:
+    """Return ``count`` independent draws, each true with ``chance``, or up to 2**-64 less."""
+    if _checks.between("chance", chance, 0, 1) == 1:
+        return np.ones(count, dtype=np.bool_)
+    return _words(count, entropy) < np.uint64(int(chance * 2.0**64))
+
+
+def shuffled(count: int, entropy: Entropy) -> NDArray[np.intp]:
+    """Return the numbers below ``count`` in random order.
+
+    Only ties among the 128-bit keys bias it: their chance is below count**2 2**-129.
+    """
+    return np.lexsort((_words(count, entropy), _words(count, entropy)))
+
+
+def _words(count: int, entropy: Entropy) -> NDArray[np.uint64]:
+    words = np.empty(count, dtype=np.uint64)
+    entropy.fill(words)
+    return words
