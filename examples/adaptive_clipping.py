@@ -3,7 +3,7 @@
 Run: python examples/adaptive_clipping.py --data DIRECTORY [--rounds 60]
 
 Every run has the same noise multiplier for a round as a whole, so the same epsilon: the adaptive
-ones pay for their count of clients within the clip out of that.
+ones spend a part of that on their count of clients within the clip.
 """
 
 import argparse
@@ -17,23 +17,24 @@ from rich.table import Table
 
 import skellam as sk
 from skellam import federated as fl
+from skellam import tasks
 
 
 def main() -> None:
     arguments = parse()
-    task = replace(fl.tasks.mnist_writers(arguments.data), model=fl.models.linear)
+    task = tasks.mnist_writers(arguments.data, model=tasks.models.linear())
     plan = sk.Plan(
         dimension=task.dimension,
         clip=1.0,
         cohort=arguments.cohort,
-        population=len(task.splits.train),
+        population=len(task.clients),
         rounds=arguments.rounds,
     )
     table = Table("clip", "epsilon", "test accuracy", "last clip")
     for fixed in arguments.fixed:
         table.add_row(f"fixed {fixed:g}", *train(task, replace(plan, clip=fixed), None))
     for start in arguments.starts:
-        clip = fl.AdaptiveClip(clip=start, target=0.5, rate=1.0)
+        clip = fl.AdaptiveClip(clip=start, target=0.5, learning_rate=1.0)
         counted = replace(plan, quantile_noise=0.05)
         table.add_row(f"adaptive from {start:g}", *train(task, counted, clip))
     Console().print(table)
@@ -45,7 +46,7 @@ def train(task: fl.Task, plan: sk.Plan, clip: fl.AdaptiveClip | None) -> tuple[s
         task,
         plan,
         clip=clip,
-        aggregate=fl.clear(),
+        aggregate=fl.unmasked(),
         entropy=sk.SeededEntropy(bytes(32), "example"),
         every=plan.rounds,
     )
@@ -56,7 +57,7 @@ def train(task: fl.Task, plan: sk.Plan, clip: fl.AdaptiveClip | None) -> tuple[s
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", default=os.environ.get("SKELLAM_DATA", "../shared/data"))
+    parser.add_argument("--data", default=os.environ.get("SKELLAM_DATA", "data"))
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--cohort", type=int, default=50)
     parser.add_argument("--fixed", type=float, nargs="*", default=(0.03, 0.1, 0.3))

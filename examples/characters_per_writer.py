@@ -32,7 +32,7 @@ def main() -> None:
         len(writers)
     )
     kinds = analytics.run(
-        analytics.frequencies(CHARACTERS, most_buckets=62, **terms), writers, entropy=entropy
+        analytics.frequencies(CHARACTERS, max_buckets=62, **terms), writers, entropy=entropy
     )
     console = Console()
     low, high = mean.interval()
@@ -95,7 +95,7 @@ def read(path: Path) -> list[list[str]]:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", default=os.environ.get("SKELLAM_DATA", "../shared/data"))
+    parser.add_argument("--data", default=os.environ.get("SKELLAM_DATA", "data"))
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--picture", help="where to draw all characters")
     return parser.parse_args()

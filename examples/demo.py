@@ -9,8 +9,9 @@ from rich.table import Table
 
 import skellam as sk
 from skellam import federated as fl
-from skellam import report
+from skellam import report, tasks
 from skellam.accounting.guarantee import rounded_up
+from skellam.plan import CalibratedPlan
 
 EPSILON = 4.0
 
@@ -22,13 +23,13 @@ def main() -> None:
     )
     folder = parser.parse_args().folder
     console = Console()
-    settings = fl.preset("digits")
+    settings = tasks.preset("digits")
     task = settings.task()
     plan = settings.plan(task, epsilon=EPSILON, dropout=0.1)
     server = settings.server()
     console.print(
-        f"{plan.people} clients, {plan.dimension:,} parameters, {plan.rounds} rounds of "
-        f"about {plan.cohort} clients; some vanish in every round"
+        f"{plan.population_size:,} clients, {plan.dimension:,} parameters, {plan.rounds} rounds of "
+        f"about {plan.cohort} clients; some drop out of every round"
     )
 
     start = time.perf_counter()
@@ -45,23 +46,42 @@ def main() -> None:
         )
     seconds = time.perf_counter() - start
     baseline = fl.train(
-        task, plan, aggregate=fl.plain(), entropy=sk.SystemEntropy(), server=server, every=10
+        task, plan, aggregate=fl.non_private(), entropy=sk.SystemEntropy(), server=server, every=10
     )
-    console.print(summary(history, baseline, seconds))
+    console.print(summary(plan, history, baseline, seconds))
+    console.print(guaranteed(plan))
     console.print(f"report: {report.write(folder)}")
 
 
-def summary(history: fl.History, baseline: fl.History, seconds: float) -> Table:
-    private, plain = (run.records[-1].test_accuracy for run in (history, baseline))
-    public, mean, worst = (rounded_up(found.epsilon) for found in history.guarantees)
-    delta = history.guarantees.public.delta
+def summary(
+    plan: CalibratedPlan, history: fl.History, baseline: fl.History, seconds: float
+) -> Table:
+    private, without = (run.records[-1].test_accuracy for run in (history, baseline))
+    found = history.guarantees
+    public, server, mean = (rounded_up(each.epsilon) for each in found)
+    delta = rounded_up(found.public.delta)
+    released = sum(record.skipped is None for record in history.records)
+    rounds = plan.mean_participations(released)
     table = Table(title=f"private training of digits, {seconds:.0f} s", show_header=False)
     table.add_row("accuracy", f"{private:.1%}")
-    table.add_row("accuracy without privacy", f"{plain:.1%} (private: {private / plain:.1%} of it)")
-    table.add_row("epsilon against the public", f"{public} at delta {delta:g}")
-    table.add_row("epsilon against the server", f"{mean} for the mean client")
-    table.add_row("", f"{worst} for a client that is drawn in every round")
+    share = f"private: {private / without:.1%} of it"
+    table.add_row("accuracy without privacy", f"{without:.1%} ({share})")
+    table.add_row("epsilon against the public", f"{public} at delta {delta}")
+    table.add_row(
+        "epsilon against the server",
+        f"{server} for every client: nobody's data enters more than {plan.participations} rounds",
+    )
+    table.add_row("", f"{mean} for a client in {rounds} rounds, which is the mean and no bound")
     return table
+
+
+def guaranteed(plan: CalibratedPlan) -> str:
+    return (
+        "The public sees the models and does not know who took part in which round. The server "
+        "also knows who took part, and sees noisy sums, never the update of one client. Both "
+        f"guarantees assume that no client gives its noise share to the server; a round in which "
+        f"more than {plan.dropout:.0%} of the cohort drop out releases nothing."
+    )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from rich.table import Table
 
 import skellam as sk
 from skellam.analytics import mean_error
+from skellam.plan import CalibratedPlan
 
 QUICK = {"n": 100, "d": 250, "bits": (10, 12, 14, 16), "epsilons": (1.0, 4.0), "repeats": 5}
 FULL = {
@@ -22,7 +23,7 @@ FULL = {
 }
 
 
-def plan_for(noise: str, bits: int, spec: dict, epsilon: float) -> sk.Plan:
+def plan_for(noise: str, bits: int, spec: dict, epsilon: float) -> CalibratedPlan:
     plan = sk.Plan(
         dimension=spec["d"],
         clip=10.0,

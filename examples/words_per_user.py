@@ -2,8 +2,8 @@
 
 Run: python examples/words_per_user.py --data DIRECTORY [--picture words.png]
 
-Every user is a client that holds its own sentences. A ledger pays for three queries: the quantiles
-and the histogram of how many words a user wrote, and which words many users use.
+Every user is a client that holds its own sentences. Three queries are spent from a ledger: the
+quantiles and the histogram of how many words a user wrote, and which words many users use.
 """
 
 import argparse
@@ -36,8 +36,8 @@ def main() -> None:
     terms = {"clients": len(users), "epsilon": arguments.epsilon / 3, "delta": 1e-6}
     budget = {"epsilon": arguments.epsilon, "delta": 3e-6}
     with (
-        tempfile.TemporaryDirectory() as place,
-        Ledger.create(Path(place) / "ledger", **budget) as ledger,
+        tempfile.TemporaryDirectory() as folder,
+        Ledger.create(Path(folder) / "ledger", **budget) as ledger,
     ):
         quantiles = analytics.run(
             analytics.quantiles([0.1, 0.5, 0.9], EDGES, **terms),
@@ -126,7 +126,7 @@ def read(path: Path) -> list[list[str]]:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", default=os.environ.get("SKELLAM_DATA", "../shared/data"))
+    parser.add_argument("--data", default=os.environ.get("SKELLAM_DATA", "data"))
     parser.add_argument("--epsilon", type=float, default=3.0)
     parser.add_argument("--picture", help="where to draw the histogram")
     return parser.parse_args()

@@ -11,18 +11,24 @@ import sys
 import time
 from pathlib import Path
 
+import torch
+
 import skellam as sk
 from oracles.tiny_task import plan, seeded, task
 from skellam import federated as fl
 
+SCHEDULE = fl.torch_schedule(
+    lambda optimizer: torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.7, patience=0),
+    metric="validation_loss",
+)
 PLAN = plan(rounds=40, cohort=10, quantile_noise=0.1)
 
 
 def run(folder: Path, entropy: str, watch=None) -> fl.History:
     return fl.train(
-        task(),
+        task(schedule=SCHEDULE),
         PLAN,
-        aggregate=fl.clear(dropout=0.1),
+        aggregate=fl.unmasked(dropout=0.1),
         clip=fl.AdaptiveClip(clip=0.1),
         entropy=seeded() if entropy == "seeded" else sk.SystemEntropy(),
         folder=folder,

@@ -8,7 +8,9 @@ from skellam import federated as fl
 
 
 def run(folder):
-    return fl.train(task(), plan(rounds=2), aggregate=fl.clear(), entropy=seeded(), folder=folder)
+    return fl.train(
+        task(), plan(rounds=2), aggregate=fl.unmasked(), entropy=seeded(), folder=folder
+    )
 
 
 def test_without_tensorboard_nothing_is_written(tmp_path, monkeypatch):

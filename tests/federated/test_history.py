@@ -2,20 +2,23 @@ import json
 import math
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from oracles.tiny_task import plan
-from skellam.errors import DataError
+from skellam.errors import DataError, DomainError
 from skellam.federated import Header, Record
 from skellam.federated.history import read_records
 from skellam.plan import AdaptiveClip
 
-RECORD = Record(round=3, test_loss=0.5, test_accuracy=0.75, epsilon_server_worst=math.inf)
+RECORD = Record(
+    round=3, test={"loss": 0.5, "accuracy": 0.75, "top_5": None}, epsilon_server=math.inf
+)
 HEADER = Header(
     task="tiny",
     training="sgd",
     server="fedavg",
-    aggregate="clear",
+    aggregate="unmasked",
     population="population 12",
     private=True,
     replayable=False,
@@ -26,7 +29,7 @@ HEADER = Header(
 def test_a_record_is_one_line_of_standard_json():
     line = RECORD.to_line()
     assert "\n" not in line
-    assert json.loads(line, parse_constant=pytest.fail)["epsilon_server_worst"] == "inf"
+    assert json.loads(line, parse_constant=pytest.fail)["epsilon_server"] == "inf"
     assert Record.from_line(line) == RECORD
 
 
@@ -55,10 +58,23 @@ def test_what_is_no_header_is_refused(text):
         Header.from_json(text)
 
 
+def test_a_record_finds_its_measures_by_name():
+    assert RECORD.evaluated
+    assert RECORD.measured("test_top_5") is None
+    assert RECORD.measured("test_accuracy") == RECORD.test_accuracy == 0.75
+    assert RECORD.measured("validation_loss") is None
+    with pytest.raises(DomainError, match="test_ or validation_"):
+        RECORD.measured("accuracy")
+
+
+def test_a_run_of_the_first_version_is_refused_with_words():
+    with pytest.raises(DataError, match="version 1 and version 2 is needed"):
+        Header.from_json('{"skellam-run": 1}')
+
+
 def test_a_data_frame_takes_the_lines(tmp_path):
-    pandas = pytest.importorskip("pandas")
     path = tmp_path / "history.jsonl"
     path.write_text((RECORD.to_line() + "\n") * 2)
-    frame = pandas.read_json(path, lines=True)
+    frame = pd.read_json(path, lines=True)
     assert frame["test_accuracy"].tolist() == [0.75, 0.75]
-    assert frame["epsilon_server_worst"].astype(float).tolist() == [math.inf, math.inf]
+    assert frame["epsilon_server"].astype(float).tolist() == [math.inf, math.inf]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from oracles.tiny_task import plan
 from skellam.accounting.ledger import Ledger
@@ -30,6 +31,8 @@ def test_a_seeded_run_killed_ten_times_ends_as_if_nothing_had_happened(tmp_path)
     assert same(tmp_path, "ledger")
     assert same(tmp_path, "history.jsonl")
     assert same(tmp_path, "run.json")
+    models = [torch.load(tmp_path / run / "model.pt") for run in ("killed", "whole")]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[1])
     killed, whole = (np.load(tmp_path / run / "checkpoint.npz") for run in ("killed", "whole"))
     assert set(killed) == set(whole)
     assert "clip" in whole

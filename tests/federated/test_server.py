@@ -34,15 +34,17 @@ def test_plain_averaging_adds_the_mean_update():
 
 def test_momentum_is_torchs():
     expected = torch_run(lambda p: torch.optim.SGD(p, lr=0.3, momentum=0.9))
-    np.testing.assert_allclose(run(fedavg(rate=0.3, momentum=0.9)).model, expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        run(fedavg(learning_rate=0.3, momentum=0.9)).model, expected, rtol=1e-5
+    )
 
 
 def test_adam_is_torchs():
     expected = torch_run(lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.9, 0.99), eps=1e-3))
-    np.testing.assert_allclose(run(adam(rate=0.1)).model, expected, rtol=1e-5)
+    np.testing.assert_allclose(run(adam(learning_rate=0.1)).model, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("optimiser", [fedavg(momentum=0.9), adam(rate=0.1, floor=1e-12)])
+@pytest.mark.parametrize("optimiser", [fedavg(momentum=0.9), adam(learning_rate=0.1, eps=1e-12)])
 def test_a_rescaled_memory_is_that_of_rescaled_updates(optimiser):
     def after(scale):
         state = optimiser.init(START)
@@ -51,19 +53,21 @@ def test_a_rescaled_memory_is_that_of_rescaled_updates(optimiser):
         return state
 
     for part, expected in zip(
-        optimiser.rescaled(after(1), 0.25).memory, after(0.25).memory, strict=True
+        optimiser.rescaled(after(1), 0.25).moments, after(0.25).moments, strict=True
     ):
         np.testing.assert_allclose(part, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("optimiser", [fedavg(rate=0.5, momentum=0.9), adam(rate=0.1)])
+@pytest.mark.parametrize(
+    "optimiser", [fedavg(learning_rate=0.5, momentum=0.9), adam(learning_rate=0.1)]
+)
 def test_a_state_can_be_applied_to_twice_and_keeps_float32(optimiser):
     state = optimiser.init(START)
     first, second = (optimiser.apply(state, UPDATES[0]) for _ in range(2))
     np.testing.assert_array_equal(first.model, second.model)
     np.testing.assert_array_equal(state.model, START)
     assert first.model.dtype == np.float32
-    assert all(part.dtype == np.float32 for part in first.memory)
+    assert all(part.dtype == np.float32 for part in first.moments)
 
 
 def test_an_update_of_another_shape_or_type_is_refused():
@@ -76,12 +80,12 @@ def test_an_update_of_another_shape_or_type_is_refused():
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: fedavg(rate=0),
+        lambda: fedavg(learning_rate=0),
         lambda: fedavg(momentum=-0.1),
-        lambda: adam(rate=float("nan")),
-        lambda: adam(rate=1, first=1.0),
-        lambda: adam(rate=1, second=1.5),
-        lambda: adam(rate=1, floor=0),
+        lambda: adam(learning_rate=float("nan")),
+        lambda: adam(learning_rate=1, beta1=1.0),
+        lambda: adam(learning_rate=1, beta2=1.5),
+        lambda: adam(learning_rate=1, eps=0),
     ],
 )
 def test_bad_settings_are_refused(build):

@@ -24,7 +24,7 @@ def train(folder, entropy=None, aggregate=None, clip=None, **changes):
     return fl.train(
         task(),
         plan(**changes),
-        aggregate=aggregate or fl.clear(),
+        aggregate=aggregate or fl.unmasked(),
         entropy=entropy or sk.SystemEntropy(),
         clip=clip,
         folder=folder,
@@ -135,7 +135,7 @@ def test_with_a_seed_no_epsilon_is_shown(tmp_path):
 
 
 def test_without_noise_the_page_says_that_nothing_is_private(tmp_path):
-    folder = train(tmp_path, aggregate=fl.plain()).folder
+    folder = train(tmp_path, aggregate=fl.non_private()).folder
     page = PageReader(report.write(folder).read_text())
     assert "not private" in page.text
     assert "noise multiplier" not in page.text

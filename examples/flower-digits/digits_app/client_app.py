@@ -9,17 +9,9 @@ from skellam.engines.flower import Limits, protect
 
 app = ClientApp()
 
-# Only under simulation: a real SuperNode brings limits of its own.
-SIMULATED = Limits(
-    round_epsilon=6.0,
-    total_epsilon=12.0,
-    delta=1e-5,
-    smallest_cohort=2,
-    most_participations=10,
-)
 
-
-@protect(app, entropy=SystemEntropy(), withhold=["accuracy"], simulated=SIMULATED)
+# A real SuperNode brings limits of its own; these are for simulated nodes.
+@protect(app, entropy=SystemEntropy(), simulated=Limits.for_simulation())
 def train(message: Message, context: Context) -> Message:
     """Train on what this node holds; what it returns stays on the node but for the noisy sum."""
     config = context.node_config

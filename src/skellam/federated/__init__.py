@@ -1,8 +1,9 @@
-"""Private federated training: tasks, cohorts, the loop, and what may be shown of it.
+"""Federated training: the loop for any torch module, loss, optimiser and data.
 
 >>> from skellam import federated as fl                                      # doctest: +SKIP
->>> history = fl.train(fl.tasks.digits(), plan, aggregate=fl.secure(dropout=0.05),
-...                    entropy=sk.SystemEntropy(), folder="run")
+>>> task = fl.Task(net, clients, loss=F.cross_entropy, optimizer=fl.sgd(0.1), validation=held_out)
+>>> history = fl.train(task, plan, aggregate=fl.secure(), entropy=sk.SystemEntropy(), folder="run")
+>>> net = history.torch_model()
 """
 
 from __future__ import annotations
@@ -14,62 +15,71 @@ from skellam.errors import MissingExtraError
 from skellam.plan import AdaptiveClip
 
 if TYPE_CHECKING:
-    from skellam.federated import data, models, tasks
-    from skellam.federated.aggregate import Aggregation, clear, plain, secure
+    from skellam.federated import data
+    from skellam.federated.aggregation import Aggregation, non_private, secure, unmasked
     from skellam.federated.history import Header, History, Record, Stop
-    from skellam.federated.local import LocalTraining
-    from skellam.federated.presets import Preset, preset
+    from skellam.federated.modules import fix, private_ready
+    from skellam.federated.monitoring import progress
     from skellam.federated.server import ServerOptimiser, adam, fedavg
-    from skellam.federated.sweeps import sweep
-    from skellam.federated.tasks import Task
-    from skellam.federated.terminal import progress
+    from skellam.federated.task import (
+        ClientRound,
+        Schedule,
+        Task,
+        Trainable,
+        Worker,
+        accuracy,
+        sgd,
+        torch_schedule,
+    )
     from skellam.federated.training import train
+
+_MODULES = {
+    "aggregation": ("Aggregation", "non_private", "secure", "unmasked"),
+    "history": ("Header", "History", "Record", "Stop"),
+    "modules": ("fix", "private_ready"),
+    "monitoring": ("progress",),
+    "server": ("ServerOptimiser", "adam", "fedavg"),
+    "task": (
+        "ClientRound",
+        "Schedule",
+        "Task",
+        "Trainable",
+        "Worker",
+        "accuracy",
+        "sgd",
+        "torch_schedule",
+    ),
+    "training": ("train",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "AdaptiveClip",
     "Aggregation",
+    "ClientRound",
     "Header",
     "History",
-    "LocalTraining",
-    "Preset",
     "Record",
+    "Schedule",
     "ServerOptimiser",
     "Stop",
     "Task",
+    "Trainable",
+    "Worker",
+    "accuracy",
     "adam",
-    "clear",
     "data",
     "fedavg",
-    "models",
-    "plain",
-    "preset",
+    "fix",
+    "non_private",
+    "private_ready",
     "progress",
     "secure",
-    "sweep",
-    "tasks",
+    "sgd",
+    "torch_schedule",
     "train",
+    "unmasked",
 ]
-
-_HOMES = {
-    "Aggregation": "aggregate",
-    "Header": "history",
-    "History": "history",
-    "LocalTraining": "local",
-    "Preset": "presets",
-    "Record": "history",
-    "ServerOptimiser": "server",
-    "Stop": "history",
-    "Task": "tasks",
-    "adam": "server",
-    "clear": "aggregate",
-    "fedavg": "server",
-    "plain": "aggregate",
-    "preset": "presets",
-    "progress": "terminal",
-    "secure": "aggregate",
-    "sweep": "sweeps",
-    "train": "training",
-}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562: torch is imported when it is needed)
@@ -82,3 +92,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562: torch is imported 
             raise
         raise MissingExtraError("training needs torch: pip install 'skellam[torch]'") from error
     return getattr(home, name) if name in _HOMES else home
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

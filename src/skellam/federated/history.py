@@ -1,28 +1,36 @@
-"""What may be shown of a run: released sums, public test data, and what both cost.
+"""History of a run: what may be shown of it, and the folder in which it lies.
 
-Cohorts, seeds, training losses, clip rates and the time that a round took (which tells the size of
-its cohort) are secrets of the operator's and have no field here.
+Shown are released sums, measures on public data, and what they cost. Cohorts, seeds, training
+losses, clip rates, failures and the time that a round took (which tells the size of its cohort) are
+secrets of the operator's and have no field in a `Record`.
 """
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.accounting.audiences import Audiences
+from skellam.engines import durable
 from skellam.errors import DataError, DomainError
-from skellam.plan import AdaptiveClip, Plan
+from skellam.federated.checkpoint import Checkpoint
+from skellam.federated.sampling import Participations
+from skellam.plan import AdaptiveClip, CalibratedPlan, Guarantees
 
-VERSION = 1
+if TYPE_CHECKING:
+    from torch import nn
+
+VERSION = 2
+_MEASURES = ("test", "validation")
 
 
 class Stop(StrEnum):
@@ -41,16 +49,15 @@ class Record:
     round: int
     skipped: str | None = None
     """Why nothing was released, if nothing was."""
-    test_loss: float | None = None
-    test_accuracy: float | None = None
-    validation_loss: float | None = None
-    validation_accuracy: float | None = None
+    test: Mapping[str, float | None] = field(default_factory=dict)
+    """Measures on test data by name; ``None`` where one is not finite."""
+    validation: Mapping[str, float | None] = field(default_factory=dict)
     epsilon_public: float | None = None
     """Of all that the ledger holds, against whoever sees the releases."""
     epsilon_server: float | None = None
-    """Against the server, for a client with the mean number of rounds."""
-    epsilon_server_worst: float | None = None
-    """Against the server, for a client in every round."""
+    """Against the server, for every client."""
+    epsilon_server_mean: float | None = None
+    """Against the server, for a client with the mean number of participations."""
     wrap_k: float | None = None
     """Deviations of the released sum that half the modulus holds."""
     wrap_probability: float | None = None
@@ -58,9 +65,53 @@ class Record:
     clip: float | None = None
     """The clip of this round, if it adapts: it follows from what earlier rounds released."""
 
+    @property
+    def evaluated(self) -> bool:
+        """Whether the model was measured after this round."""
+        return bool(self.test or self.validation)
+
+    def measured(self, name: str) -> float | None:
+        """Return a measure such as ``"validation_loss"``; nothing if there is none."""
+        split, _, measure = name.partition("_")
+        if split not in _MEASURES or not measure:
+            raise DomainError(f"name must begin with test_ or validation_, got {name!r}")
+        found: Mapping[str, float | None] = getattr(self, split)
+        return found.get(measure)
+
+    @property
+    def test_loss(self) -> float | None:
+        """The loss on test data."""
+        return self.test.get("loss")
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """The accuracy on test data."""
+        return self.test.get("accuracy")
+
+    @property
+    def validation_loss(self) -> float | None:
+        """The loss on validation data."""
+        return self.validation.get("loss")
+
+    @property
+    def validation_accuracy(self) -> float | None:
+        """The accuracy on validation data."""
+        return self.validation.get("accuracy")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all fields, each measure under its own name: ``test_loss``."""
+        flat: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in _MEASURES:
+                flat |= {f"{each.name}_{name}": number for name, number in value.items()}
+            else:
+                flat[each.name] = value
+        return flat
+
     def to_line(self) -> str:
         """Return the record as a line of JSON; an infinite epsilon is written ``"inf"``."""
-        written = {k: "inf" if v == inf else v for k, v in asdict(self).items()}
+        written = {k: "inf" if v == inf else v for k, v in self.as_dict().items()}
         return json.dumps(written, allow_nan=False)
 
     @classmethod
@@ -70,6 +121,9 @@ class Record:
             read: dict[str, Any] = {
                 k: inf if v == "inf" else v for k, v in json.loads(line).items()
             }
+            for split in _MEASURES:
+                named = [k for k in read if k.startswith(f"{split}_")]
+                read[split] = {k.removeprefix(f"{split}_"): read.pop(k) for k in named}
             return cls(**read)
         except (ValueError, TypeError, AttributeError) as error:
             raise DataError(f"no record of a round: {error}") from error
@@ -90,7 +144,7 @@ class Header:
     private: bool
     replayable: bool
     """Whether the noise came from a seed: then nothing is guaranteed."""
-    plan: Plan
+    plan: CalibratedPlan
     clip: AdaptiveClip | None = None
     """The clip that the run began with, if it adapts."""
 
@@ -108,9 +162,12 @@ class Header:
         """Return the header that `to_json` wrote, or raise `DataError`."""
         try:
             record = json.loads(text)
-            if record.pop("skellam-run") != VERSION:
-                raise DataError(f"the run is not of version {VERSION}")
-            plan = Plan.from_json(json.dumps(record.pop("plan")))
+            if (found := record.pop("skellam-run")) != VERSION:
+                raise DataError(
+                    f"the run is of version {found} and version {VERSION} is needed; read it with "
+                    "the skellam that wrote it"
+                )
+            plan = CalibratedPlan.from_json(json.dumps(record.pop("plan")))
             clip = record.pop("clip", None)
             return cls(**record, plan=plan, clip=None if clip is None else AdaptiveClip(**clip))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -133,15 +190,24 @@ class History:
     header: Header
     records: tuple[Record, ...]
     model: NDArray[np.float32]
+    """The trained weights as one vector."""
     stop: Stop
-    guarantees: Audiences | None = None
+    guarantees: Guarantees | None = None
     """What holds for all that was released; none without noise, or where it replays."""
     folder: Path | None = None
+    module: Any = field(default=None, repr=False)
+
+    def torch_model(self) -> nn.Module:
+        """Return the trained module, a copy: its ``state_dict()`` is what ``model.pt`` has."""
+        if self.module is None:
+            raise DomainError("the task has no torch module; the weights are in history.model")
+        made: nn.Module = copy.deepcopy(self.module)
+        return made
 
     def last(self, rounds: int = 100) -> LastRounds:
         """Return the means over those of the last ``rounds`` rounds that were evaluated."""
         count = _checks.integer("rounds", rounds, 1)
-        shown = [r for r in self.records[-count:] if r.test_accuracy is not None]
+        shown = [r for r in self.records[-count:] if r.evaluated]
         if not shown:
             raise DomainError("none of these rounds was evaluated; take more of them")
         return LastRounds(*(_mean(shown, name) for name in LastRounds._fields))
@@ -149,7 +215,105 @@ class History:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The records as dictionaries, as a data frame takes them."""
-        return [asdict(record) for record in self.records]
+        return [record.as_dict() for record in self.records]
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The files of one run.
+
+    ``run.json``, ``history.jsonl``, ``tensorboard``, ``model.pt``, ``ledger`` and its tail may be
+    shown; ``checkpoint.npz``, ``participations.npz`` and ``operator.jsonl`` are the operator's, of
+    mode 0600.
+    """
+
+    path: Path
+
+    @property
+    def ledger(self) -> Path:
+        """Where the ledger is unless the user brings one."""
+        return self.path / "ledger"
+
+    @property
+    def history(self) -> Path:
+        """A line of JSON for every round."""
+        return self.path / "history.jsonl"
+
+    @property
+    def events(self) -> Path:
+        """The same numbers for TensorBoard, where it is installed."""
+        return self.path / "tensorboard"
+
+    def prepare(self, *, resume: bool) -> None:
+        """Make the folder; one that holds a run already is refused unless the run is to go on."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if self._checkpoint.exists() and not resume:
+            raise DomainError(
+                f"{self.path} holds a run; pass resume=True to go on, or choose another folder"
+            )
+
+    def start(self, header: Header, checkpoint: Checkpoint) -> None:
+        """Write a new run's header and first checkpoint."""
+        header_file = self.path / "run.json"
+        durable.replace(header_file, header.to_json().encode(), mode=durable.PUBLIC)
+        durable.replace(self.history, b"", mode=durable.PUBLIC)
+        checkpoint.save(self._checkpoint)
+
+    def restore(self) -> Checkpoint | None:
+        """Return the last checkpoint, if there is one, with the history cut back to it."""
+        if not self._checkpoint.exists():
+            return None
+        checkpoint = Checkpoint.load(self._checkpoint)
+        kept = [r.to_line() + "\n" for r in self.records()[: checkpoint.round]]
+        if len(kept) < checkpoint.round:
+            raise DataError(f"{self.history} has lost lines that the checkpoint saw")
+        durable.replace(self.history, "".join(kept).encode(), mode=durable.PUBLIC)
+        return checkpoint
+
+    def keep(self, record: Record, checkpoint: Checkpoint) -> None:
+        """Write a round's record, then the checkpoint that has it."""
+        durable.append(self.history, record.to_line(), mode=durable.PUBLIC)
+        checkpoint.save(self._checkpoint)
+
+    def keep_participations(self, counts: Participations) -> None:
+        """Write down whose data the round that is about to be released has."""
+        durable.replace(self._participations, counts.to_bytes(), mode=durable.SECRET)
+
+    def participations(self) -> Participations | None:
+        """Return what was last written down of participations, if anything was."""
+        if not self._participations.exists():
+            return None
+        return Participations.from_bytes(self._participations.read_bytes())
+
+    def keep_model(self, octets: bytes) -> None:
+        """Write ``model.pt``, the trained module's state as ``torch.save`` wrote it."""
+        durable.replace(self.path / "model.pt", octets, mode=durable.PUBLIC)
+
+    def log_operator(self, number: int, **entries: int | str) -> None:
+        """Write down what nobody but the operator may see."""
+        line = json.dumps({"round": number, **entries})
+        durable.append(self.path / "operator.jsonl", line, mode=durable.SECRET)
+
+    def records(self) -> list[Record]:
+        """Return the records of all rounds so far."""
+        return read_records(self.history)
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.path / "checkpoint.npz"
+
+    @property
+    def _participations(self) -> Path:
+        return self.path / "participations.npz"
+
+
+def read_operator(folder: Path) -> list[dict[str, Any]]:
+    """Return the operator's lines of a run: cohort, survivors, failures and skips by round."""
+    path = folder / "operator.jsonl"
+    if not path.exists():
+        return []
+    *lines, _torn = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines]
 
 
 def read_records(path: Path) -> list[Record]:

@@ -1,23 +1,26 @@
-"""What the server does with a released mean update: (init, apply), state in and state out."""
+"""Server optimisers: what is done with a released mean update, state in and state out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.errors import ShapeError
-from skellam.federated.models import Vector
+
+Vector: TypeAlias = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerState:
-    """The model after ``step`` updates, and what the optimiser remembers."""
+    """The model after ``step`` updates, and the optimiser's moments of the updates."""
 
     model: Vector
-    memory: tuple[Vector, ...] = ()
+    moments: tuple[Vector, ...] = ()
     step: int = 0
 
 
@@ -32,17 +35,17 @@ class ServerOptimiser:
     init: Callable[[Vector], ServerState]
     apply: Callable[[ServerState, Vector], ServerState]
     powers: tuple[int, ...] = (1,)
-    """With which power of the updates' unit each part of the memory grows."""
+    """With which power of the updates' unit each of the moments grows."""
 
     def rescaled(self, state: ServerState, ratio: float) -> ServerState:
-        """Return ``state`` as if all updates that it remembers had been ``ratio`` times as long."""
-        parts = zip(state.memory, self.powers, strict=True)
-        return replace(state, memory=tuple(part * np.float32(ratio**p) for part, p in parts))
+        """Return ``state`` as if all updates so far had been ``ratio`` times as long."""
+        parts = zip(state.moments, self.powers, strict=True)
+        return replace(state, moments=tuple(part * np.float32(ratio**p) for part, p in parts))
 
 
-def fedavg(*, rate: float = 1.0, momentum: float = 0.0) -> ServerOptimiser:
+def fedavg(*, learning_rate: float = 1.0, momentum: float = 0.0) -> ServerOptimiser:
     """Return averaging with momentum: v <- momentum v + update, model <- model + rate v."""
-    step = np.float32(_checks.positive("rate", rate))
+    step = np.float32(_checks.positive("learning_rate", learning_rate))
     kept = np.float32(_checks.between("momentum", momentum, 0, 1))
 
     def init(model: Vector) -> ServerState:
@@ -50,20 +53,21 @@ def fedavg(*, rate: float = 1.0, momentum: float = 0.0) -> ServerOptimiser:
 
     def apply(state: ServerState, update: Vector) -> ServerState:
         _require_like(state, update)
-        velocity = kept * state.memory[0] + update
+        velocity = kept * state.moments[0] + update
         return ServerState(state.model + step * velocity, (velocity,), state.step + 1)
 
-    return ServerOptimiser(f"fedavg(rate={rate!r}, momentum={momentum!r})", init, apply)
+    settings = f"learning_rate={learning_rate!r}, momentum={momentum!r}"
+    return ServerOptimiser(f"fedavg({settings})", init, apply)
 
 
 def adam(
-    *, rate: float, first: float = 0.9, second: float = 0.99, floor: float = 1e-3
+    *, learning_rate: float, beta1: float = 0.9, beta2: float = 0.99, eps: float = 1e-3
 ) -> ServerOptimiser:
     """Return Adam on mean updates (Reddi et al. 2021, FedAdam, with Kingma and Ba's correction)."""
-    _checks.positive("rate", rate)
-    _checks.between("first", first, 0, 1 - 1e-9)
-    _checks.between("second", second, 0, 1 - 1e-9)
-    _checks.positive("floor", floor)
+    _checks.positive("learning_rate", learning_rate)
+    _checks.between("beta1", beta1, 0, 1 - 1e-9)
+    _checks.between("beta2", beta2, 0, 1 - 1e-9)
+    _checks.positive("eps", eps)
 
     def init(model: Vector) -> ServerState:
         return ServerState(model, (np.zeros_like(model), np.zeros_like(model)))
@@ -71,13 +75,13 @@ def adam(
     def apply(state: ServerState, update: Vector) -> ServerState:
         _require_like(state, update)
         count = state.step + 1
-        mean = np.float32(first) * state.memory[0] + np.float32(1 - first) * update
-        square = np.float32(second) * state.memory[1] + np.float32(1 - second) * update**2
-        scaled = np.sqrt(square / np.float32(1 - second**count)) + np.float32(floor)
-        move = np.float32(rate / (1 - first**count)) * mean / scaled
+        mean = np.float32(beta1) * state.moments[0] + np.float32(1 - beta1) * update
+        square = np.float32(beta2) * state.moments[1] + np.float32(1 - beta2) * update**2
+        scaled = np.sqrt(square / np.float32(1 - beta2**count)) + np.float32(eps)
+        move = np.float32(learning_rate / (1 - beta1**count)) * mean / scaled
         return ServerState(state.model + move, (mean, square), count)
 
-    settings = f"rate={rate!r}, first={first!r}, second={second!r}, floor={floor!r}"
+    settings = f"learning_rate={learning_rate!r}, beta1={beta1!r}, beta2={beta2!r}, eps={eps!r}"
     return ServerOptimiser(f"adam({settings})", init, apply, powers=(1, 2))
 
 

@@ -1,50 +1,60 @@
-"""The training loop: rounds of federated averaging, each paid for before it is released.
+"""The training loop: rounds of federated averaging, each written into a ledger before it opens.
 
-A round is drawn, written into the ledger, run, applied to the model, measured on public data, and
-kept: first its record, then the checkpoint. Killed anywhere, the run goes on from its last
-checkpoint. Noise that replays gives the round that was cut off again and costs nothing more; secret
-noise is drawn anew, and both releases count, for the first may have been seen.
+Before the first round one client trains on one batch, so that what cannot work fails as it is and
+costs nothing. A round is drawn and run; when its messages are in, its release is spent, and only
+then the sum is opened, applied to the model, measured on public data, and kept: first its record,
+then the checkpoint. Killed anywhere, the run goes on from its last checkpoint. Noise that replays
+gives the round that was cut off again and costs nothing more; secret noise is drawn anew, and both
+releases count if the first was spent, for it may have been seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import io
+import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from math import isfinite
+from math import floor, isfinite
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.accounting.ledger import Ledger
-from skellam.engines.local import Sum
+from skellam.accounting.ledger import Head, Ledger
+from skellam.engines.adaptive import adaptive
+from skellam.engines.local import Round, RoundResult, require_cohort
+from skellam.engines.sampling import bernoulli
 from skellam.entropy import Entropy, random_bytes
-from skellam.errors import BudgetError, DataError, DomainError
-from skellam.federated.aggregate import Aggregation
+from skellam.errors import BudgetError, DataError, DomainError, ThresholdError, TrainingError
+from skellam.federated.aggregation import Aggregation
 from skellam.federated.checkpoint import Checkpoint
-from skellam.federated.cohort import Population
-from skellam.federated.evaluation import Evaluation
-from skellam.federated.events import events
-from skellam.federated.folder import Folder
-from skellam.federated.history import Header, History, Record, Stop
-from skellam.federated.purse import Nothing, Payer, Purse, open_ledger, require_whole
-from skellam.federated.rounds import Rounds, Skipped
-from skellam.federated.server import ServerOptimiser, ServerState, fedavg
-from skellam.federated.streams import Streams
-from skellam.federated.tasks import Task
-from skellam.plan import AdaptiveClip, Plan
+from skellam.federated.history import Folder, Header, History, Record, Stop
+from skellam.federated.monitoring import Watch, events
+from skellam.federated.sampling import Participations, Population, Streams
+from skellam.federated.server import ServerOptimiser, ServerState, Vector, fedavg
+from skellam.federated.spending import (
+    LedgerSpender,
+    NoSpending,
+    Spender,
+    open_ledger,
+    require_same_ledger,
+)
+from skellam.federated.task import Measures, Trainable, Worker
+from skellam.plan import AdaptiveClip, CalibratedPlan
 
-Watch: TypeAlias = Callable[[Record], object]
+log = logging.getLogger(__name__)
 
 
 def train(
-    task: Task,
-    plan: Plan,
+    task: Trainable,
+    plan: CalibratedPlan,
     *,
     aggregate: Aggregation,
     entropy: Entropy,
@@ -54,50 +64,86 @@ def train(
     ledger: Ledger | None = None,
     resume: bool = False,
     every: int = 1,
+    max_failures: float = 0.2,
     watch: Watch | None = None,
 ) -> History:
     """Train ``task`` by ``plan`` and return what may be shown of it, with the model.
 
     ``clip`` moves from round to round, where the plan has ``quantile_noise`` for that; released
-    means and what the server remembers of them are then scaled by each move.
+    means and the server's moments of them are then scaled by each move.
     Without a ``ledger`` the run keeps one of its own, with the plan's target as its budget. A run
     with a ``folder`` goes on after a kill with ``resume``. The model is measured ``every`` so many
-    rounds and after the last; ``watch`` is told each record.
+    rounds and after the last; ``watch`` is given each record.
+
+    A client whose training fails sends zeros with its noise, and the operator's log says so. Where
+    more than ``max_failures`` of a cohort fail, the run stops with the first failure, before that
+    round is spent.
     """
-    population = Population(plan, len(task.splits.train))
+    population = Population(plan, len(task.clients))
     chosen = server or fedavg(momentum=0.9)
     setup = _Setup(task, population, aggregate, Streams.of(entropy), chosen, clip)
     _checks.integer("every", every, 1)
+    _checks.between("max_failures", max_failures, 0, 1)
     with ExitStack() as stack:
-        place = Folder(Path(folder or stack.enter_context(TemporaryDirectory())))
-        place.prepare(resume=resume)
-        book = None
+        files = Folder(Path(folder or stack.enter_context(TemporaryDirectory())))
+        files.prepare(resume=resume)
+        worker = task.worker()
+        worker.rehearse(
+            task.initial(entropy=setup.streams("model")), entropy=setup.streams("rehearsal")
+        )
+        opened = None
         if aggregate.private(plan):  # its lock keeps other processes out of the folder
-            book = stack.enter_context(open_ledger(ledger, place.ledger, plan))
-        checkpoint = place.restore() or setup.begin(place)
+            opened = stack.enter_context(open_ledger(ledger, files.ledger, plan))
+        checkpoint = files.restore() or setup.begin(files, opened and opened.head)
         setup.require_same(checkpoint)
-        purse = Nothing() if book is None else setup.payer(book, checkpoint)
-        loop = _Loop(setup, place, purse, setup.rounds(place, purse), Evaluation.of(task), every)
-        records = place.records()
-        tell = [] if watch is None else [watch]
+        spender = NoSpending() if opened is None else setup.spender(opened, checkpoint)
+        rounds = _Rounds(
+            setup, spender, files, worker, max_failures=max_failures, start=checkpoint.round
+        )
+        watchers = [] if watch is None else [watch]
         if folder is not None:
-            tell.append(stack.enter_context(events(place.events, start=checkpoint.round)))
-        state, stop = loop.run(checkpoint, records, tell)
+            watchers.append(stack.enter_context(events(files.events, start=checkpoint.round)))
+        records = files.records()
+        loop = _Loop(setup, files, spender, rounds, worker, every, watchers)
+        state, stop = loop.run(checkpoint, records)
+        _require_release(records, spender, stop)
+        module = task.torch_model(state.model)
+        if module is not None:
+            files.keep_model(_state_octets(module))
         return History(
             header=setup.header,
             records=tuple(records),
             model=state.model,
             stop=stop,
-            guarantees=purse.guarantees(),
-            folder=None if folder is None else place.path,
+            guarantees=spender.guarantees(),
+            folder=None if folder is None else files.path,
+            module=module,
         )
+
+
+def _require_release(records: Sequence[Record], spender: Spender, stop: Stop) -> None:
+    if any(record.skipped is None for record in records):
+        return
+    cost = f"{spender.spends} releases are in the ledger" if spender.spends else "nothing was spent"
+    if stop is Stop.BUDGET:
+        raise BudgetError(f"the budget allows no release, so nothing was trained; {cost}")
+    raise TrainingError(
+        f"none of {len(records)} rounds released anything, all were skipped "
+        f"({records[-1].skipped}); {cost}; plan a larger cohort, or tolerate more dropouts"
+    )
+
+
+def _state_octets(module: torch.nn.Module) -> bytes:
+    buffer = io.BytesIO()
+    torch.save({name: value.cpu() for name, value in module.state_dict().items()}, buffer)
+    return buffer.getvalue()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Setup:
     """What does not change in the course of a run."""
 
-    task: Task
+    task: Trainable
     population: Population
     aggregate: Aggregation
     streams: Streams
@@ -108,19 +154,19 @@ class _Setup:
         if self.task.dimension != self.plan.dimension:
             raise DomainError(
                 f"the plan's dimension must be {self.task.dimension}, the model's number of "
-                f"parameters, got {self.plan.dimension}"
+                f"trained parameters, got {self.plan.dimension}; use dimension=task.dimension"
             )
         self.aggregate.require(self.plan, self.clip)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CalibratedPlan:
         return self.population.plan
 
     @property
     def header(self) -> Header:
         return Header(
             task=self.task.name,
-            training=repr(self.task.training),
+            training=self.task.training,
             server=self.server.name,
             aggregate=self.aggregate.name,
             population=self.population.statement,
@@ -133,53 +179,215 @@ class _Setup:
     @property
     def fingerprint(self) -> str:
         """Digest of what must be the same when a run goes on; the entropy's seed is among it."""
-        return sha256((self.header.to_json() + self.streams.commitment).encode()).hexdigest()
+        parts = self.header.to_json(), self.task.fixed, self.streams.commitment
+        return sha256("".join(parts).encode()).hexdigest()
 
-    def begin(self, place: Folder) -> Checkpoint:
+    def begin(self, files: Folder, head: Head | None) -> Checkpoint:
         state = self.server.init(self.task.initial(entropy=self.streams("model")))
         run = random_bytes(32, entropy=self.streams("name"))
-        checkpoint = Checkpoint(0, state, run, self.fingerprint, spends=0, clip=self.clip)
-        place.start(self.header, checkpoint)
+        checkpoint = Checkpoint(0, state, run, self.fingerprint, head, clip=self.clip)
+        files.start(self.header, checkpoint)
         return checkpoint
 
     def require_same(self, checkpoint: Checkpoint) -> None:
         if checkpoint.fingerprint != self.fingerprint:
             raise DataError(
-                "the checkpoint is of a run with another task, plan, aggregation, clip or seed; "
-                "resume with what the run began with"
+                "the checkpoint is of a run with another task, frozen weight, plan, aggregation, "
+                "clip or seed; resume with what the run began with"
             )
 
-    def payer(self, ledger: Ledger, start: Checkpoint) -> Payer:
-        require_whole(ledger, start.spends)
-        return Payer(ledger, self.population, run=start.run, replayable=self.streams.replayable)
+    def spender(self, ledger: Ledger, start: Checkpoint) -> LedgerSpender:
+        require_same_ledger(ledger, start.head)
+        population, replayable = self.population, self.streams.replayable
+        return LedgerSpender(ledger, population, run=start.run, replayable=replayable)
 
-    def rounds(self, place: Folder, purse: Purse) -> Rounds:
-        return Rounds(
-            self.task,
-            self.population,
-            self.aggregate,
-            self.streams,
-            purse,
-            place,
-            self.task.learner(),
-            tuple(self.task.splits.train),
+
+@dataclass(frozen=True, slots=True)
+class _Skipped:
+    """A round that released nothing, and why."""
+
+    reason: str
+
+
+_Outcome: TypeAlias = tuple[RoundResult | _Skipped, AdaptiveClip | None]
+
+
+class _Rounds:
+    """Runs the rounds of one run."""
+
+    def __init__(
+        self,
+        setup: _Setup,
+        spender: Spender,
+        files: Folder,
+        worker: Worker,
+        *,
+        max_failures: float,
+        start: int,
+    ) -> None:
+        self._setup, self._spender, self._files, self._worker = setup, spender, files, worker
+        self._max_failures = max_failures
+        self._names = tuple(setup.task.clients)
+        self._counts = self._participations(start)
+
+    def run(self, number: int, model: Vector, clip: AdaptiveClip | None) -> _Outcome:
+        """Return what round ``number`` releases, and the clip of the next one.
+
+        It is spent before its sum opens, or `BudgetError` stops it. A round with too few clients
+        releases nothing, costs nothing and leaves the clip.
+        """
+        entropy = self._setup.streams.scope(f"round/{number}")
+        round_ = self._invite(number, model, entropy)
+        allowed = floor(self._max_failures * len(round_.members))
+        clients = _Clients(self, model, number, entropy, allowed)
+        skipped: dict[str, str] = {}
+        try:
+            outcome = self._released(round_, clients, clip, entropy)
+            if isinstance(outcome[0], _Skipped):
+                skipped = {"skipped": outcome[0].reason}
+                log.warning("round %d was skipped: %s", number, outcome[0].reason)
+        finally:
+            if clients.first_failure:
+                log.warning("round %d: %s", number, clients.report)
+                skipped |= {"first_failure": clients.first_failure}
+            self._files.log_operator(
+                number,
+                invited=len(round_.members),
+                survivors=len(round_.survivors),
+                failures=clients.failures,
+                **skipped,
+            )
+        return outcome
+
+    def _released(
+        self, round_: Round, clients: _Clients, clip: AdaptiveClip | None, entropy: Streams
+    ) -> _Outcome:
+        plan, run = self._setup.plan, self._setup.aggregate.run
+
+        def spend() -> None:
+            self._keep_participations(round_.number, clients)
+            self._spender.spend(round_.number)
+
+        try:
+            require_cohort(plan, round_)
+            if clip is None:
+                return run(plan, round_, clients.update, entropy=entropy, spend=spend), None
+            return adaptive(run, plan, round_, clients.update, clip, entropy=entropy, spend=spend)
+        except ThresholdError:
+            return _Skipped("too few clients"), clip
+
+    def _invite(self, number: int, model: Vector, entropy: Streams) -> Round:
+        members = self._setup.population.draw(number, entropy=entropy("cohort"))
+        dropouts = self._setup.aggregate.dropouts(number, members, entropy=entropy("dropout"))
+        return Round(number, sha256(model.tobytes()).digest(), members, dropouts)
+
+    # One client.
+
+    def exhausted(self, client: int) -> bool:
+        """Return whether ``client``'s data was in as many releases as the plan allows."""
+        limit = self._setup.population.max_participations
+        return limit is not None and self._counts is not None and self._counts[client] >= limit
+
+    def takes_part(self, client: int, entropy: Streams) -> bool:
+        """Return whether an invited client sends its update: by its own coin, if it has one."""
+        probability = self._setup.plan.participation_probability
+        if probability is None:
+            return True
+        return bool(bernoulli(1, probability, entropy=entropy(f"coin/{client}"))[0])
+
+    def local_update(self, client: int, model: Vector, number: int, entropy: Streams) -> Vector:
+        """Return a client's update; raises whatever its training raises."""
+        bits = entropy(f"training/{client}")
+        vector = self._worker.update(model, self._names[client], number, entropy=bits)
+        if not np.isfinite(vector).all():
+            raise TrainingError("the trained weights are not finite; lower the learning rate")
+        return vector
+
+    # How often clients took part.
+
+    def _participations(self, start: int) -> NDArray[np.uint32] | None:
+        if self._setup.population.max_participations is None:
+            return None
+        kept = self._files.participations()
+        if kept is None:
+            return np.zeros(len(self._names), dtype=np.uint32)
+        released = [record.round for record in self._files.records() if record.skipped is None]
+        return kept.after(
+            start,
+            last_release=released[-1] if released else None,
+            replayable=self._setup.streams.replayable,
         )
+
+    def _keep_participations(self, number: int, clients: _Clients) -> None:
+        if self._counts is None:
+            return
+        members = np.array(sorted(clients.entered), dtype=np.uint32)
+        self._files.keep_participations(Participations(number, self._counts, members))
+        self._counts = self._counts.copy()
+        self._counts[members] += 1
+
+
+class _Clients:
+    """The clients of one round."""
+
+    def __init__(
+        self, rounds: _Rounds, model: Vector, number: int, entropy: Streams, allowed: int
+    ) -> None:
+        self._rounds, self._model, self._number = rounds, model, number
+        self._entropy, self._allowed = entropy, allowed
+        self.failures = 0
+        self.first_failure = ""
+        self.entered: set[int] = set()
+
+    @property
+    def report(self) -> str:
+        """The failures in words, for the operator alone."""
+        return (
+            f"the training of {self.failures} of its clients failed, and they count as zeros; "
+            f"the first failure: {self.first_failure}"
+        )
+
+    def update(self, client: int) -> Vector | None:
+        """Return a client's update; none counts as zeros: by its coin, its limit, or a failure.
+
+        Dropping out instead would tell that the client has such data, and lose its share of noise.
+        """
+        rounds = self._rounds
+        if rounds.exhausted(client) or not rounds.takes_part(client, self._entropy):
+            return None
+        self.entered.add(client)
+        try:
+            return rounds.local_update(client, self._model, self._number, self._entropy)
+        except Exception as error:  # noqa: BLE001  (whatever a client's data does to its training)
+            self._failed(error)
+            return None
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        self.first_failure = self.first_failure or f"{type(error).__name__}: {error}"
+        if self.failures > self._allowed:
+            raise TrainingError(
+                f"round {self._number} was stopped before it was spent: more than "
+                f"{self._allowed} of its clients failed (max_failures); the first failure: "
+                f"{self.first_failure}"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Loop:
     setup: _Setup
-    folder: Folder
-    purse: Purse
-    rounds: Rounds
-    evaluation: Evaluation
+    files: Folder
+    spender: Spender
+    rounds: _Rounds
+    worker: Worker
     every: int
+    watchers: Sequence[Watch]
 
-    def run(
-        self, start: Checkpoint, records: list[Record], tell: Sequence[Watch]
-    ) -> tuple[ServerState, Stop]:
+    def run(self, start: Checkpoint, records: list[Record]) -> tuple[ServerState, Stop]:
         """Return the last state, and why it is the last; ``records`` grows by every round's."""
         checkpoint = start
+        for record in records:
+            self.worker.observe(record)
         for number in range(start.round, self.setup.plan.rounds):
             try:
                 outcome, clip = self.rounds.run(number, checkpoint.state.model, checkpoint.clip)
@@ -188,16 +396,17 @@ class _Loop:
             state = self._applied(checkpoint, outcome, clip)
             record = self._record(number, state, outcome, checkpoint.clip)
             checkpoint = replace(
-                checkpoint, round=number + 1, state=state, spends=self.purse.spends, clip=clip
+                checkpoint, round=number + 1, state=state, head=self.spender.head, clip=clip
             )
-            self.folder.keep(record, checkpoint)
+            self.files.keep(record, checkpoint)
             records.append(record)
-            for watch in tell:
+            self.worker.observe(record)
+            for watch in self.watchers:
                 watch(record)
         return checkpoint.state, Stop.FINISHED
 
     def _applied(
-        self, before: Checkpoint, outcome: Sum | Skipped, clip: AdaptiveClip | None
+        self, before: Checkpoint, outcome: RoundResult | _Skipped, clip: AdaptiveClip | None
     ) -> ServerState:
         """Return the state after ``outcome``; all that moves the model is in units of the clip.
 
@@ -205,7 +414,7 @@ class _Loop:
         that found its clip too high counts for less.
         """
         state, server, cohort = before.state, self.setup.server, float(self.setup.plan.cohort)
-        if isinstance(outcome, Skipped):
+        if isinstance(outcome, _Skipped):
             return state
         if clip is not None and before.clip is not None:
             ratio = clip.clip / before.clip.clip
@@ -213,10 +422,14 @@ class _Loop:
         return server.apply(state, (outcome.total / cohort).values.astype(np.float32))
 
     def _record(
-        self, number: int, state: ServerState, outcome: Sum | Skipped, clip: AdaptiveClip | None
+        self,
+        number: int,
+        state: ServerState,
+        outcome: RoundResult | _Skipped,
+        clip: AdaptiveClip | None,
     ) -> Record:
         record = Record(round=number, clip=None if clip is None else clip.clip)
-        if isinstance(outcome, Skipped):
+        if isinstance(outcome, _Skipped):
             record = replace(record, skipped=outcome.reason)
         elif outcome.wrap is not None:
             record = replace(
@@ -227,22 +440,20 @@ class _Loop:
             )
         if (number + 1) % self.every and number + 1 < self.setup.plan.rounds:
             return record
-        test, validation = self.evaluation.measure(state.model)
-        measured = replace(
-            record,
-            test_loss=_finite(test.loss),
-            test_accuracy=test.accuracy,
-            validation_loss=_finite(validation.loss),
-            validation_accuracy=validation.accuracy,
-        )
-        if (held := self.purse.guarantees()) is None:
+        test, validation = map(_all_finite, self.worker.measure(state.model))
+        measured = replace(record, test=test, validation=validation)
+        if (held := self.spender.guarantees()) is None:
             return measured
         return replace(
             measured,
             epsilon_public=held.public.epsilon,
-            epsilon_server=held.server_mean.epsilon,
-            epsilon_server_worst=held.server_worst.epsilon,
+            epsilon_server=held.server.epsilon,
+            epsilon_server_mean=held.server_mean.epsilon,
         )
+
+
+def _all_finite(measures: Measures) -> dict[str, float | None]:
+    return {name: _finite(value) for name, value in measures.items()}
 
 
 def _finite(x: float) -> float | None:

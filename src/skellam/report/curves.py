@@ -16,8 +16,8 @@ _COLUMNS = (
     ("test loss", "test_loss", number),
     ("validation loss", "validation_loss", number),
     ("ε public", "epsilon_public", bound),
-    ("ε server, mean client", "epsilon_server", bound),
-    ("ε server, in every round", "epsilon_server_worst", bound),
+    ("ε server", "epsilon_server", bound),
+    ("ε server, mean client", "epsilon_server_mean", bound),
     ("room", "wrap_k", number),
     ("chance of a wrap", "wrap_probability", chance),
 )
@@ -26,26 +26,28 @@ _ACCURACIES = {"test": "test_accuracy", "validation": "validation_accuracy"}
 _LOSSES = {"test": "test_loss", "validation": "validation_loss"}
 _EPSILONS = {
     "public": "epsilon_public",
-    "server, mean client": "epsilon_server",
-    "server, in every round": "epsilon_server_worst",
+    "server": "epsilon_server",
+    "server, mean client": "epsilon_server_mean",
 }
 
 
 def charts(run: Run) -> Iterator[Chart]:
     """Yield accuracy, loss, epsilons, the room in the modulus and a clip that adapts."""
-    shown, solution = run.measured, run.header.plan.solution
+    shown = run.measured
     rounds = _rounds(shown)
-    lines = _lines(shown, _ACCURACIES)
-    yield Chart("accuracy", "Accuracy on public data", rounds, lines, percent, tick=percent_tick)
+    if lines := _lines(shown, _ACCURACIES):
+        yield Chart(
+            "accuracy", "Accuracy on public data", rounds, lines, percent, tick=percent_tick
+        )
     yield Chart("loss", "Loss on public data", rounds, _lines(shown, _LOSSES), number)
     if run.book is not None and run.guarantees is not None:
-        budget = ("public budget", run.book.account.terms.epsilon)
+        budget = ("public budget", run.book.account.budget.epsilon)
         lines = _lines(shown, _EPSILONS)
         yield Chart("epsilon", "ε spent", rounds, lines, bound, log=True, level=budget)
     summed = [r for r in run.records if r.wrap_k is not None]
-    if summed and solution is not None:
+    if summed:
         lines = _lines(summed, {"deviations of the sum in half the modulus": "wrap_k"})
-        level = ("planned", solution.signal_multiple)
+        level = ("planned", run.header.plan.signal_multiple)
         yield Chart("room", "Room in the modulus", _rounds(summed), lines, number, level=level)
     if run.header.clip is not None:
         lines = _lines(run.records, {"clip": "clip"})

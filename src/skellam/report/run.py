@@ -1,4 +1,4 @@
-"""What a page shows: a run's public files, and nothing else of its folder.
+"""The run that a page shows: its public files, and nothing else of its folder.
 
 ``operator.jsonl`` and ``checkpoint.npz`` are the operator's and are never opened here.
 """
@@ -10,13 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Self
 
-from skellam.accounting.audiences import Audiences
-from skellam.accounting.ledger import Account, Ledger
-from skellam.accounting.ledger.chain import unseal
-from skellam.accounting.ledger.store import read as read_lines
+from skellam.accounting.ledger import Account, read_ledger
 from skellam.errors import DataError
 from skellam.federated.history import Header, Record, read_records
-from skellam.federated.purse import guarantees
+from skellam.federated.spending import guarantees
+from skellam.plan import Guarantees
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +27,18 @@ class Book:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Return the ledger at ``path``, every line checked; nothing is written."""
-        account = Ledger.verify(path)
-        heads = (head for _, head in unseal(read_lines(path), verifier=None))
-        # Somebody may have written on since: the digest is that of the last line that is shown.
-        return cls(account, next(h.digest for h in heads if h.line == 1 + len(account.spends)))
+        account, head = read_ledger(path)
+        return cls(account, head.digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run's header, a record a round, and the ledger that paid for it."""
+    """A run's header, a record a round, and the ledger that it was spent from."""
 
     header: Header
     records: tuple[Record, ...]
     book: Book | None = None
-    guarantees: Audiences | None = field(init=False)
+    guarantees: Guarantees | None = field(init=False)
     """What holds for all that was released; none without a ledger of secret noise."""
 
     def __post_init__(self) -> None:
@@ -51,9 +47,9 @@ class Run:
     @property
     def measured(self) -> tuple[Record, ...]:
         """The rounds after which the model was measured."""
-        return tuple(r for r in self.records if r.test_accuracy is not None)
+        return tuple(r for r in self.records if r.evaluated)
 
-    def _guarantees(self) -> Audiences | None:
+    def _guarantees(self) -> Guarantees | None:
         if self.book is None or self.header.replayable or not self.header.private:
             return None
         return guarantees(self.book.account, self.header.plan, self.header.population)

@@ -15,7 +15,7 @@ def all_of(run: Run) -> Iterator[Markup]:
     """Yield the sections that ``run`` has something for."""
     if run.guarantees is not None:
         yield _section("What is guaranteed, and to whom", *_guarantees(run))
-    if run.header.aggregate != "plain" and run.header.plan.solution is not None:
+    if run.header.aggregate != "non_private":
         yield _section("What travels", *_travel(run))
         yield _section("The plan, explained", _explanation(run))
     if run.book is not None:
@@ -36,10 +36,10 @@ def warnings(run: Run) -> Iterator[Markup]:
         yield _warning(
             "No guarantee is shown: the ledger is kept elsewhere. Pass its path to report.write."
         )
-    if run.header.aggregate == "clear" and run.header.plan.noise.distributed:
+    if run.header.aggregate == "unmasked" and run.header.plan.noise.distributed:
         yield tag(
             "p",
-            "A simulation: messages were summed in the clear. What is said against the server "
+            "A simulation: messages were summed without masks. What is said against the server "
             "holds for the same run with secure aggregation.",
             class_="note",
             role="note",
@@ -52,13 +52,13 @@ def _guarantees(run: Run) -> Iterator[Markup]:
         return
     titles = (
         "The public",
+        "The server, for every client",
         "The server, for the mean client",
-        "The server, for a client in every round",
     )
     sees = (
         "Whoever sees the releases and not who took part.",
-        "Whoever also sees who took part; about a client with the mean number of rounds.",
-        "The same; about a client that took part each time.",
+        "Whoever also sees who took part; no client takes part more often than it says.",
+        "The same, on average: many clients take part more often, and this is no bound for them.",
     )
     common = [
         line for line in found.public.assumptions if all(line in g.assumptions for g in found)
@@ -92,7 +92,7 @@ def _travel(run: Run) -> Iterator[Markup]:
         yield _table(rows)
     summed = [r for r in run.records if r.wrap_k is not None]
     if summed:
-        yield tag("p", _room(summed, plan.solved.signal_multiple))
+        yield tag("p", _room(summed, plan.signal_multiple))
 
 
 def _room(summed: list[Record], planned: float) -> str:
@@ -116,11 +116,11 @@ def _ledger(run: Run) -> Iterator[Markup]:
     if run.book is None:
         return
     account = run.book.account
-    budget = f"at δ = {bound(account.terms.delta)}, fixed before the first release"
+    budget = f"at δ = {bound(account.budget.delta)}, fixed before the first release"
     written = "each written down before its release was made"
     yield _table(
         [
-            ("budget", f"ε = {number(account.terms.epsilon)}", budget),
+            ("budget", f"ε = {number(account.budget.epsilon)}", budget),
             ("spends", str(len(account.spends)), written),
         ]
     )

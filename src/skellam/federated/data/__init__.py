@@ -1,33 +1,31 @@
-"""Federated data: one shape (`ClientData`), and loaders for the files that users really hold."""
+"""Federated data: one shape (`Clients`), and loaders for what users have."""
 
 from __future__ import annotations
 
-from skellam.federated.data.clients import ClientData, Clients, Examples, client_data, pooled
-from skellam.federated.data.digits import digits
-from skellam.federated.data.paper_sets import emnist, shakespeare, stackoverflow
-from skellam.federated.data.split import Splits
-from skellam.federated.data.stand_ins import (
-    mnist_writers,
-    shakespeare_roles,
-    stackexchange,
-    unipen,
+from skellam.federated.data.examples import (
+    ClientData,
+    Clients,
+    Examples,
+    arrays,
+    as_clients,
+    clients,
+    pooled,
 )
-from skellam.federated.data.vocabulary import Vocabulary
+from skellam.federated.data.files import leaf, tff, tff_features
+from skellam.federated.data.loaders import by_user, folder, hugging_face
 
 __all__ = [
     "ClientData",
     "Clients",
     "Examples",
-    "Splits",
-    "Vocabulary",
-    "client_data",
-    "digits",
-    "emnist",
-    "mnist_writers",
+    "arrays",
+    "as_clients",
+    "by_user",
+    "clients",
+    "folder",
+    "hugging_face",
+    "leaf",
     "pooled",
-    "shakespeare",
-    "shakespeare_roles",
-    "stackexchange",
-    "stackoverflow",
-    "unipen",
+    "tff",
+    "tff_features",
 ]

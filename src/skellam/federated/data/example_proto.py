@@ -64,9 +64,9 @@ def _integers(octets: bytes) -> NDArray[np.int64]:
         if isinstance(value, int):
             values.append(value)
         else:
-            place = 0
-            while place < len(value):
-                item, place = _varint(value, place)
+            offset = 0
+            while offset < len(value):
+                item, offset = _varint(value, offset)
                 values.append(item)
     return np.array(values, dtype=np.uint64).astype(np.int64)
 
@@ -81,35 +81,35 @@ def _messages(octets: bytes, number: int) -> Iterator[bytes]:
 
 def _fields(octets: bytes) -> Iterator[tuple[int, int, int | bytes]]:
     """Yield (number, wire type, value); fixed-width values as their bytes."""
-    place = 0
-    while place < len(octets):
-        tag, place = _varint(octets, place)
+    offset = 0
+    while offset < len(octets):
+        tag, offset = _varint(octets, offset)
         number, wire = tag >> 3, tag & 7
         if wire == _VARINT:
-            value, place = _varint(octets, place)
+            value, offset = _varint(octets, offset)
             yield number, wire, value
             continue
         if wire == _BYTES:
-            length, place = _varint(octets, place)
+            length, offset = _varint(octets, offset)
         elif wire in (_FIXED32, _FIXED64):
             length = 4 if wire == _FIXED32 else 8
         else:
             raise DataError(f"an Example has the unknown wire type {wire}")
-        if place + length > len(octets):
+        if offset + length > len(octets):
             raise DataError("an Example ends in the middle of a field")
-        yield number, wire, octets[place : place + length]
-        place += length
+        yield number, wire, octets[offset : offset + length]
+        offset += length
 
 
-def _varint(octets: bytes, place: int) -> tuple[int, int]:
+def _varint(octets: bytes, offset: int) -> tuple[int, int]:
     value = 0
     for count in range(10):
-        if place + count >= len(octets):
+        if offset + count >= len(octets):
             raise DataError("an Example ends in the middle of a number")
-        byte = octets[place + count]
+        byte = octets[offset + count]
         value |= (byte & 127) << (7 * count)
         if byte < 128:
-            return value & (2**64 - 1), place + count + 1
+            return value & (2**64 - 1), offset + count + 1
     raise DataError("an Example has a number of more than ten bytes")
 
 

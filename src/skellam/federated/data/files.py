@@ -1,18 +1,29 @@
-"""Where data files are, and what they really are: by their first bytes, not by their names."""
+"""Files of federated data: LEAF's JSON, and TensorFlow Federated's HDF5 and SQLite.
+
+What a file really is, its first bytes say, not its name.
+"""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from enum import Enum
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from skellam.errors import DataError
+import numpy as np
+from numpy.typing import NDArray
 
-VARIABLE = "SKELLAM_DATA"
-Location: TypeAlias = str | PathLike[str] | None
+from skellam.errors import DataError, MissingExtraError
+from skellam.federated.data.example_proto import Feature, parse_example
+from skellam.federated.data.examples import ClientData, Clients, Examples
+
+Features: TypeAlias = tuple[Any, ...]
+"""A client's features, each an array or a list of bytes, one entry an example."""
+_Folder: TypeAlias = str | PathLike[str]
 
 
 class Format(Enum):
@@ -27,33 +38,6 @@ class Format(Enum):
     LZMA = b"\x5d\x00\x00"
     JSON = b"{"
     TEXT = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A data set that users fetch themselves: the names of its files, and where they come from."""
-
-    name: str
-    files: tuple[str, ...]
-    origin: str
-
-
-def locate(source: Source, path: Location) -> Path:
-    """Return the file of ``source``: at ``path`` (a file, or a folder that holds it), or in the
-    folder that the variable SKELLAM_DATA names; raise `DataError` that says how to get it.
-    """
-    start = path if path is not None else os.environ.get(VARIABLE)
-    if start is not None:
-        candidates = [Path(start), *(Path(start, name) for name in source.files)]
-        for candidate in candidates:
-            if candidate.is_file():
-                return candidate
-    looked = "no path was given" if start is None else f"it is not at {os.fspath(start)}"
-    raise DataError(
-        f"the data set {source.name!r} is not here ({looked}): get {' or '.join(source.files)} "
-        f"from {source.origin}, and pass its path, or put it into a folder and set "
-        f"{VARIABLE} to that folder"
-    )
 
 
 def format_of(path: Path) -> Format:
@@ -77,3 +61,185 @@ def require_format(path: Path, *formats: Format) -> Format:
         wanted = " or ".join(kind.name for kind in formats)
         raise DataError(f"{path} is not {wanted}: its first bytes are those of {found.name}")
     return found
+
+
+# LEAF.
+
+
+def leaf(
+    path: _Folder, *, convert: Callable[[list[Any], list[Any], str], Any] | None = None
+) -> Clients[Any]:
+    """Return LEAF's users: one JSON file, or a folder of them such as ``all_data_0.json``.
+
+    A file is ``{"users": [..], "num_samples": [..], "user_data": {user: {"x": .., "y": ..}}}``.
+    ``convert(x, y, where)`` makes of a user's lists what the client holds; without it they are
+    numbers.
+    """
+    made = convert or _leaf_numbers
+    held: dict[str, Any] = {}
+    for file in _leaf_files(Path(path)):
+        content = _leaf_content(file)
+        for user, stated in zip(content["users"], content["num_samples"], strict=True):
+            where = f"{file}, user {user}"
+            if user in held:
+                raise DataError(f"{where}: the user is there twice")
+            held[user] = made(*_leaf_user(content["user_data"].get(user), stated, where), where)
+    return Clients(held, held.__getitem__)
+
+
+def _leaf_files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    if files := sorted(path.glob("*.json")):
+        return files
+    raise DataError(f"{path} holds no .json file; LEAF's are named like all_data_0.json")
+
+
+def _leaf_numbers(x: list[Any], y: list[Any], where: str) -> Examples:
+    try:
+        return Examples(np.asarray(x), np.asarray(y))
+    except (ValueError, DataError) as error:
+        raise DataError(f"{where}: {error}; pass convert= for text") from error
+
+
+def _leaf_user(data: Any, stated: int, where: str) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
+    match data:
+        case {"x": list(x), "y": list(y)} if len(x) == len(y) == stated:
+            return x, y
+        case _:
+            raise DataError(f"{where}: user_data must hold lists x and y of {stated} samples")
+
+
+def _leaf_content(path: Path) -> dict[str, Any]:
+    require_format(path, Format.JSON)
+    try:
+        content: dict[str, Any] = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DataError(f"{path} is damaged or truncated: {error}") from error
+    match content:
+        case {"users": list(users), "num_samples": list(counts), "user_data": dict()} if len(
+            users
+        ) == len(counts):
+            return content
+        case _:
+            raise DataError(f"{path} must hold users, as many num_samples, and user_data, as LEAF")
+
+
+# TensorFlow Federated.
+
+
+def tff(path: _Folder, *, inputs: str, target: str, split: str | None = None) -> ClientData:
+    """Return the clients of a file of TensorFlow Federated's (HDF5, or SQLite with a ``split``)."""
+    features = tff_features(path, inputs, target, split=split)
+    return features.map(lambda held: Examples(held[0], held[1]))
+
+
+def tff_features(path: _Folder, *names: str, split: str | None = None) -> Clients[Features]:
+    """Return the named features of every client, as the file has them."""
+    file = Path(path)
+    if require_format(file, Format.HDF5, Format.SQLITE) is Format.HDF5:
+        return Clients(_hdf5_clients(file), lambda client: _hdf5_features(file, client, names))
+    found = _sqlite_split(file, split)
+    return Clients(
+        _sqlite_clients(file, found), lambda client: _sqlite_features(file, found, client, names)
+    )
+
+
+def _hdf5_clients(path: Path) -> list[str]:
+    with _hdf5(path) as file:
+        if "examples" not in file:
+            raise DataError(f"{path} has no group 'examples'; it is not a file of TFF's")
+        return sorted(file["examples"])
+
+
+def _hdf5_features(path: Path, client: str, names: tuple[str, ...]) -> Features:
+    with _hdf5(path) as file:
+        group = file["examples"][client]
+        for name in names:
+            _require_feature(group, name, path, client)
+        return tuple(np.asarray(group[name][()]) for name in names)
+
+
+@contextmanager
+def _hdf5(path: Path) -> Iterator[Any]:
+    try:
+        import h5py
+    except ImportError as error:
+        raise MissingExtraError("HDF5 needs h5py: pip install 'skellam[data]'") from error
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except (OSError, RuntimeError, KeyError) as error:
+        raise DataError(f"{path} is damaged or truncated: {error}") from error
+
+
+def _sqlite_split(path: Path, split: str | None) -> str:
+    with _sqlite(path) as database:
+        rows = database.execute("SELECT DISTINCT split_name FROM client_metadata").fetchall()
+    splits = sorted(row[0] for row in rows)
+    if split is None and len(splits) == 1:
+        return str(splits[0])
+    if split not in splits:
+        raise DataError(f"{path} has no split {split!r}, only {', '.join(map(repr, splits))}")
+    return str(split)
+
+
+def _sqlite_clients(path: Path, split: str) -> list[str]:
+    query = "SELECT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id"
+    with _sqlite(path) as database:
+        return [str(row[0]) for row in database.execute(query, (split,))]
+
+
+def _sqlite_features(path: Path, split: str, client: str, names: tuple[str, ...]) -> Features:
+    chosen = "WHERE split_name = ? AND client_id = ?"
+    with _sqlite(path) as database:
+        query = f"SELECT serialized_example_proto FROM examples {chosen}"  # noqa: S608
+        rows = database.execute(query, (split, client)).fetchall()
+        query = f"SELECT num_examples FROM client_metadata {chosen}"  # noqa: S608
+        (stated,) = database.execute(query, (split, client)).fetchone()
+    if len(rows) != stated:
+        raise DataError(
+            f"{path}, client {client}: {stated} examples are stated, {len(rows)} are there"
+        )
+    examples = [parse_example(row[0]) for row in rows]
+    for example in examples:
+        for name in names:
+            _require_feature(example, name, path, client)
+    where = f"{path}, client {client}"
+    return tuple(_joined([example[name] for example in examples], where) for name in names)
+
+
+def _joined(values: list[Feature], where: str) -> Any:  # noqa: ANN401
+    """Return one array with a row an example, or a list of bytes."""
+    if any(isinstance(value, tuple) for value in values):
+        return [piece for value in values for piece in value]
+    numbers: list[NDArray[Any]] = [np.asarray(value) for value in values]
+    try:
+        rows = np.stack(numbers)
+    except ValueError as error:
+        raise DataError(f"{where}: the examples differ in length: {error}") from error
+    return rows[:, 0] if rows.shape[1:] == (1,) else rows
+
+
+def _require_feature(features: Any, name: str, path: Path, client: str) -> None:  # noqa: ANN401
+    if name not in features:
+        raise DataError(f"{path}, client {client}: no feature {name!r}, only {[*features]}")
+
+
+def _require_all_pages(path: Path) -> None:
+    """SQLite reads zeros where a last page is cut; its header says how long the file must be."""
+    with path.open("rb") as file:
+        header = file.read(100)
+    page, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
+    if path.stat().st_size < (65536 if page == 1 else page) * pages:
+        raise DataError(f"{path} is damaged or truncated: it is shorter than its header says")
+
+
+@contextmanager
+def _sqlite(path: Path) -> Iterator[sqlite3.Connection]:
+    _require_all_pages(path)
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise DataError(f"{path} is damaged, truncated or not a file of TFF's: {error}") from error

@@ -1,0 +1,32 @@
+import pytest
+
+from oracles.tiny_task import plan, seeded
+from skellam import federated as fl
+from skellam.errors import DomainError
+
+MEMBERS = tuple(range(5, 25))
+
+
+def test_a_script_says_who_drops_out_and_when():
+    aggregate = fl.secure(dropout={3: (4, 5, 9)})
+    assert aggregate.dropouts(3, MEMBERS, entropy=seeded()) == (5, 9)
+    assert aggregate.dropouts(2, MEMBERS, entropy=seeded()) == ()
+
+
+def test_everybody_drops_out_by_a_coin_of_its_own():
+    assert fl.unmasked().dropouts(0, MEMBERS, entropy=seeded()) == ()
+    assert fl.unmasked(dropout=1).dropouts(0, MEMBERS, entropy=seeded()) == MEMBERS
+    some = fl.unmasked(dropout=0.5).dropouts(0, MEMBERS, entropy=seeded())
+    assert set(some) < set(MEMBERS)
+
+
+@pytest.mark.parametrize("chance", [-0.1, 1.1, float("nan")])
+def test_a_chance_lies_between_nought_and_one(chance):
+    with pytest.raises(DomainError, match="dropout"):
+        fl.unmasked(dropout=chance)
+
+
+def test_without_noise_nothing_is_private():
+    assert fl.unmasked().private(plan())
+    assert not fl.non_private().private(plan())
+    assert not fl.secure().private(plan(noise="none"))
