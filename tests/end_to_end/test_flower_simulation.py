@@ -1,12 +1,8 @@
 """The example under Flower's own simulation: ten virtual clients, three rounds, offline."""
 
-import os
 import re
 import shutil
-import signal
 import subprocess
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,31 +10,8 @@ import pytest
 from oracles.digits_by_local_engine import Partitions, example, rounds
 from oracles.flower_guide import ROOT, blocks, environment
 from oracles.flower_replay_app import make_replayable
+from oracles.flower_superlink import end_managed_superlink
 from skellam.accounting.ledger import Ledger
-
-
-def end_managed_superlink(home):
-    """End, by its id, the SuperLink that ``flwr run`` leaves behind for this home."""
-    ids = [
-        int(path.parent.name)
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if b"flower-superlink" in (line := _read(path)) and f"{home}/".encode() in line
-    ]
-    for process in ids:
-        os.kill(process, signal.SIGTERM)
-    deadline = time.monotonic() + 20
-    while ids and time.monotonic() < deadline:
-        ids = [process for process in ids if Path(f"/proc/{process}").exists()]
-        time.sleep(0.2)
-    for process in ids:
-        os.kill(process, signal.SIGKILL)
-
-
-def _read(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 @pytest.fixture
@@ -70,11 +43,11 @@ def test_the_example_runs_in_simulation_and_gives_what_the_local_engine_gives(tm
     assert (tmp_path / "sums.npz").exists(), text[-3000:]
     found = np.load(tmp_path / "sums.npz")
     _, server = example()
-    config = {"num-rounds": 3, "epsilon": 10.0, "delta": 1e-5, "dropout": 0.2}
-    plan = server.plan_of(config, 10)
+    config = {"num-rounds": 3, "dropout": 0.2, "colluding": 0.2}
+    plan = server.plan_of(config, 10).calibrated(epsilon=10.0, delta=1e-5)
     everybody = tuple(range(10))
     cast = [(everybody, everybody)] * 3
-    for number, (expected, _) in enumerate(rounds(plan, Partitions(10, 0), cast), start=1):
+    for number, (expected, _) in enumerate(rounds(plan, Partitions(10, 0), cast, found), start=1):
         assert tuple(found[f"survivors-{number}"]) == everybody
         assert np.array_equal(found[f"total-{number}"], expected.total.values)
     (run_id,) = re.findall(r"started run (\d+)", text)

@@ -1,95 +1,30 @@
 """A server that lies, on the in-process grid: every lie is refused by the clients themselves."""
 
-from copy import deepcopy
-from dataclasses import dataclass, replace
+import json
+from dataclasses import replace
 
-import numpy as np
 import pytest
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, RecordDict
 
 from oracles.flower_fleet import Fleet, client_app, model, node_files, plan
+from oracles.hostile_server import Server, assert_refused, refusals, train_content
 from skellam.accounting.ledger import Ledger
-from skellam.engines.flower.invitation import Invitation, Update, model_digest
-from skellam.engines.flower.letters import letter, opened, opened_masked
-from skellam.entropy import SystemEntropy, random_bytes
-from skellam.secagg import Identity, Setting, server
-from skellam.secagg.messages import Advertisement, Roll, Survivors, signed
-
-
-@dataclass
-class Server:
-    """Does what a server does, stage by stage, so that a test can do something else at any."""
-
-    fleet: Fleet
-    grid: object
-    invitation: Invitation
-
-    @classmethod
-    def of(cls, fleet, *, made=None, invited=5, number=1, grid=None):
-        round_id = random_bytes(32, entropy=SystemEntropy())
-        invitation = Invitation(made or fleet.plan, number, round_id, invited, Update.DIFFERENCE)
-        return cls(fleet, grid or fleet.grid(), invitation)
-
-    def protocol(self, arrays=None):
-        arrays = {name: array.numpy() for name, array in (arrays or model()).items()}
-        return self.invitation.protocol(model_digest(arrays))
-
-    def train(self, models=None):
-        """Return the replies to invitations, the model of each node being ``models[node]``."""
-        record = self.invitation.to_record()
-        contents = {
-            node: RecordDict({"arrays": (models or {}).get(node, model()), "skellam": record})
-            for node in self.grid.get_node_ids()
-        }
-        return self.send("train", contents)
-
-    def ask(self, stage, data):
-        """Return the replies to ``data``, one for all or by node."""
-        nodes = self.grid.get_node_ids()
-        data = data if isinstance(data, dict) else dict.fromkeys(nodes, data)
-        contents = {node: letter(d, self.protocol()) for node, d in data.items()}
-        return self.send(f"query.skellam_{stage}", contents)
-
-    def send(self, kind, contents):
-        messages = [Message(content, node, kind) for node, content in contents.items()]
-        replies = self.grid.send_and_receive(messages)
-        return dict(zip(contents, replies, strict=True))
-
-    def data(self, replies):
-        return [opened(reply.content, self.protocol()) for reply in replies.values()]
-
-    def to_masks(self):
-        """Run honestly until the masked vectors are in; return the next phase and its letter."""
-        desk = server.Enrol(Setting(self.protocol(), self.fleet.roster))
-        relay, roll = desk.step(self.data(self.train()))
-        gather, boxes = relay.step(self.data(self.ask("share", roll)))
-        masked = self.ask("mask", {number + 1: box for number, box in boxes.items()})
-        found = [opened_masked(reply.content, self.protocol()) for reply in masked.values()]
-        return gather.step(found)
-
-
-def adverts_of(server_, models=None):
-    """Return what the clients advertise, in the order of a roll."""
-    return sorted(server_.data(server_.train(models)), key=lambda d: Advertisement.decode(d).sender)
-
-
-def refusals(replies):
-    assert all(reply.has_error() for reply in replies.values())
-    return {node: reply.error.reason for node, reply in replies.items()}
-
-
-def assert_refused(replies, text):
-    for reason in refusals(replies).values():
-        assert text in reason
-
+from skellam.engines.flower import Limits
+from skellam.engines.flower.messages import (
+    model_digest,
+)
+from skellam.entropy import SystemEntropy
+from skellam.secagg import Identity
+from skellam.secagg.messages import Advertisement, ParticipantList, Survivors, signed
 
 # It overstates the cohort, so that everybody would add less noise.
 
 
-def test_a_stated_cohort_that_is_larger_than_the_real_one_is_refused(tmp_path):
-    server_ = Server.of(Fleet(tmp_path, plan(dropout=0.2)), invited=1000)
-    adverts = adverts_of(server_)
-    assert_refused(server_.ask("share", Roll.of(tuple(adverts)).encode()), "at least 800 must")
+def test_a_participant_list_below_the_plans_minimum_is_refused(tmp_path):
+    server_ = Server.of(Fleet(tmp_path), invited=1000)
+    participants = ParticipantList.of(tuple(server_.adverts()[:3])).encode()
+    replies = server_.ask("share_keys", dict.fromkeys((2, 3, 4), participants))
+    assert_refused(replies, "3 take part; at least 4 must")
 
 
 def test_strangers_on_the_roll_are_refused(tmp_path):
@@ -101,50 +36,50 @@ def test_strangers_on_the_roll_are_refused(tmp_path):
         stranger,
         server_.protocol().digest,
     )
-    roll = Roll.of((*adverts_of(server_), forged)).encode()
-    assert_refused(server_.ask("share", roll), "client 99 is not on the roster")
+    roll = ParticipantList.of((*server_.adverts(), forged)).encode()
+    assert_refused(server_.ask("share_keys", roll), "client 99 is not on the roster")
 
 
 def test_a_client_cannot_be_counted_twice(tmp_path):
     server_ = Server.of(Fleet(tmp_path, plan(cohort=6)), invited=6)
-    adverts = adverts_of(server_)
-    roll = Roll.of((*adverts, adverts[-1])).encode()
-    assert_refused(server_.ask("share", roll), "names a client twice")
+    adverts = server_.adverts()
+    roll = ParticipantList.of((*adverts, adverts[-1])).encode()
+    assert_refused(server_.ask("share_keys", roll), "names a client twice")
 
 
-def test_more_than_were_invited_are_refused(tmp_path):
-    """Fewer invited than counted would mean fewer tolerated colluders than the plan says."""
-    server_ = Server.of(Fleet(tmp_path, plan(dropout=0.0)), invited=4)
-    desk = server.Enrol(Setting(server_.protocol(), server_.fleet.roster))
-    relay, roll = desk.step(adverts_of(server_))
-    _, boxes = relay.step(server_.data(server_.ask("share", roll)))
-    replies = server_.ask("mask", {number + 1: box for number, box in boxes.items()})
-    assert_refused(replies, "more take part than were invited")
+def test_more_than_the_plans_population_are_refused(tmp_path):
+    """Its share of colluders is one of that population."""
+    server_ = Server.of(Fleet(tmp_path, count=6))
+    relay, participants = server_.enrolled()
+    _, boxes = relay.step(server_.data(server_.ask("share_keys", participants)))
+    replies = server_.ask("masked_input", {number + 1: box for number, box in boxes.items()})
+    assert_refused(replies, "more take part than the plan's population")
 
 
 def test_a_cohort_below_a_clients_own_limit_is_refused(tmp_path):
-    fleet = Fleet(tmp_path, limits={"smallest_cohort": 6})
-    assert_refused(Server.of(fleet).train(), "limit smallest_cohort: 5 take part")
+    fleet = Fleet(tmp_path, limits={"min_cohort": 6})
+    assert_refused(Server.of(fleet).train(), "limit min_cohort: the sum may hold as few as 4")
 
 
-def test_the_limit_counts_the_roll_and_not_the_invitation(tmp_path):
-    fleet = Fleet(tmp_path, plan(dropout=0.25, cohort=8), limits={"smallest_cohort": 6})
+def test_the_limit_counts_the_participant_list_and_not_the_server(tmp_path):
+    fleet = Fleet(tmp_path, plan(cohort=6), limits={"min_cohort": 5})
     server_ = Server.of(fleet, invited=6)
-    adverts = adverts_of(server_)
-    replies = server_.ask("share", Roll.of(tuple(adverts)).encode())
-    assert_refused(replies, "limit smallest_cohort: 5 take part")
+    adverts = server_.adverts()
+    replies = server_.ask("share_keys", ParticipantList.of(tuple(adverts)).encode())
+    assert_refused(replies, "limit min_cohort: the sum may hold as few as 4")
 
 
 # It lies about survivors, to open both halves of a client's mask.
 
 
 def test_only_one_of_two_sets_of_survivors_is_opened(tmp_path):
-    server_ = Server.of(Fleet(tmp_path))
+    made = plan(cohort=8, dropout=0.25, colluding=0.125)
+    server_ = Server.of(Fleet(tmp_path, made, count=8), invited=8)
     confirm, everybody = server_.to_masks()
     entries = Survivors.decode(everybody).rows
     without_the_last = Survivors.of(entries[:-1]).encode()
-    shown = {2: everybody, 3: everybody, 4: without_the_last, 5: without_the_last, 6: everybody}
-    agreements = server_.ask("agree", shown)
+    shown = {**dict.fromkeys(range(2, 10), everybody), 4: without_the_last, 5: without_the_last}
+    agreements = server_.ask("consistency_check", shown)
     _, agreed = confirm.step(server_.data(agreements))
     replies = server_.ask("unmask", agreed)
     assert_refused({node: replies[node] for node in (4, 5)}, "agreed but did not survive")
@@ -154,19 +89,25 @@ def test_a_second_set_of_survivors_is_refused_even_from_a_copied_state(tmp_path)
     """Flower starts a process per message, and two of them may begin from the same state."""
     server_ = Server.of(Fleet(tmp_path))
     _, everybody = server_.to_masks()
-    before = {n: deepcopy(c.state) for n, c in server_.grid.contexts.items()}
-    assert not any(r.has_error() for r in server_.ask("agree", everybody).values())
-    for number, context in server_.grid.contexts.items():
-        context.state = before[number]
+    files = {path: path.read_bytes() for path in (tmp_path / "nodes").glob("*.spend.state")}
+    assert len(files) == 5
+    assert not any(r.has_error() for r in server_.ask("consistency_check", everybody).values())
+    for path, octets in files.items():
+        path.write_bytes(octets)
     fewer = Survivors.of(Survivors.decode(everybody).rows[:-1]).encode()
-    assert_refused(server_.ask("agree", fewer), "stage agree of this round began before")
+    assert_refused(
+        server_.ask("consistency_check", fewer),
+        "stage consistency_check of this round began before",
+    )
 
 
 def test_too_few_survivors_are_refused(tmp_path):
     server_ = Server.of(Fleet(tmp_path))
     _, everybody = server_.to_masks()
     two = Survivors.of(Survivors.decode(everybody).rows[:2]).encode()
-    assert_refused(server_.ask("agree", {2: two, 3: two}), "too few survived")
+    assert_refused(
+        server_.ask("consistency_check", {2: two, 3: two}), "2 of 5 survived; that is too few"
+    )
 
 
 # It shows two models.
@@ -174,22 +115,21 @@ def test_too_few_survivors_are_refused(tmp_path):
 
 def test_clients_that_were_shown_different_models_refuse_each_other(tmp_path):
     server_ = Server.of(Fleet(tmp_path))
-    roll = Roll.of(tuple(adverts_of(server_, {6: model(1.0)}))).encode()
-    assert_refused(server_.ask("share", roll), "is false")
+    roll = ParticipantList.of(tuple(server_.adverts({6: train_content(model(1.0))}))).encode()
+    assert_refused(server_.ask("share_keys", roll), "is false")
 
 
 # It asks for too much epsilon, or too often.
 
 
 def test_a_plan_that_costs_too_much_is_refused_whatever_it_states(tmp_path):
-    costly = replace(plan(z=0.3), epsilon=0.01)
-    server_ = Server.of(Fleet(tmp_path), made=costly)
+    server_ = Server.of(Fleet(tmp_path), made=plan(z=0.3))
     assert_refused(server_.train(), "limit round_epsilon: the plan costs")
 
 
 def test_a_plan_whose_noise_bears_too_few_colluders_is_refused(tmp_path):
-    fleet = Fleet(tmp_path, limits={"least_colluding": 0.2})
-    assert_refused(Server.of(fleet).train(), "limit least_colluding: the plan's noise bears 0%")
+    fleet = Fleet(tmp_path, limits={"min_colluding": 0.3})
+    assert_refused(Server.of(fleet).train(), "limit min_colluding: the plan bears 20%")
 
 
 def test_another_model_than_a_client_allows_is_refused(tmp_path):
@@ -200,22 +140,22 @@ def test_another_model_than_a_client_allows_is_refused(tmp_path):
     assert report.failure == ""
 
 
-@pytest.mark.parametrize("noise", ["central-skellam", "none"])
+@pytest.mark.parametrize("noise", ["central-skellam", "central-discrete-gaussian"])
 def test_a_plan_without_the_clients_own_noise_is_refused(tmp_path, noise):
-    made = replace(plan(), noise=noise)
+    made = plan(noise=noise, dropout=0, colluding=0)
     assert_refused(Server.of(Fleet(tmp_path), made=made).train(), "a fleet needs noise=")
 
 
 def test_a_plan_for_another_dimension_is_refused(tmp_path):
     server_ = Server.of(Fleet(tmp_path), made=plan(dimension=25))
-    assert_refused(server_.train(), "the plan is for 25 parameters; the model has 24")
+    assert_refused(server_.train(), "the plan is for 25 parameters and metrics; the model has 24")
 
 
 def test_more_rounds_than_a_client_allows_are_refused(tmp_path):
-    fleet = Fleet(tmp_path, limits={"most_participations": 2})
+    fleet = Fleet(tmp_path, limits={"max_participations": 2})
     _, reports = fleet.start(rounds=2)
     assert [report.failure for report in reports] == ["", ""]
-    assert_refused(Server.of(fleet).train(), "limit most_participations: this node took part in 2")
+    assert_refused(Server.of(fleet).train(), "limit max_participations: this node took part in 2")
 
 
 def test_a_fresh_run_brings_no_fresh_budget(tmp_path):
@@ -226,7 +166,7 @@ def test_a_fresh_run_brings_no_fresh_budget(tmp_path):
     assert [report.failure for report in reports] == ["", ""]
     _, reports = fleet.start(rounds=2)
     assert reports[0].failure == ""
-    assert "only 0 clients take part" in reports[1].failure
+    assert "0 take part" in reports[1].failure
     assert_refused(Server.of(fleet).train(), "limit total_epsilon: another round would exceed 3.8")
     account = Ledger.verify(tmp_path / "nodes" / "1.spend")
     assert len(account.spends) == 3
@@ -257,7 +197,7 @@ def test_the_spend_is_on_disk_before_the_masked_vector_leaves(tmp_path):
     fleet, spent = Fleet(tmp_path), []
 
     def uplink(message):
-        if message.metadata.message_type == "query.skellam_mask":
+        if message.metadata.message_type == "query.skellam_masked_input":
             number = message.metadata.src_node_id - 1
             spent.append(len(Ledger.verify(tmp_path / "nodes" / f"{number}.spend").spends))
         return message
@@ -274,37 +214,43 @@ def test_a_replayed_round_is_refused(tmp_path):
     server_ = Server.of(fleet)
     server_.to_masks()
     again = replace(server_, grid=fleet.grid())
-    assert_refused(again.train(), "stage train of this round began before")
+    assert_refused(again.train(), "stage advertise_keys of this round began before")
 
 
 def test_a_replayed_stage_is_refused(tmp_path):
     server_ = Server.of(Fleet(tmp_path))
     _, everybody = server_.to_masks()
-    server_.ask("agree", everybody)
-    assert_refused(server_.ask("agree", everybody), "stage agree of this round began before")
+    server_.ask("consistency_check", everybody)
+    assert_refused(
+        server_.ask("consistency_check", everybody),
+        "stage consistency_check of this round began before",
+    )
 
 
 def test_a_letter_of_another_round_is_refused(tmp_path):
     server_ = Server.of(Fleet(tmp_path))
     server_.train()
     other = Server.of(server_.fleet, grid=server_.grid)
-    assert_refused(other.ask("share", b""), "not a letter of this round")
+    assert_refused(other.ask("share_keys", b""), "not one of this round")
 
 
 def test_without_a_round_in_progress_every_stage_is_refused(tmp_path):
     server_ = Server.of(Fleet(tmp_path))
-    for stage in ("share", "mask", "agree", "unmask"):
+    for stage in ("share_keys", "masked_input", "consistency_check", "unmask"):
         assert_refused(server_.ask(stage, b""), "no round is in progress")
 
 
-@pytest.mark.parametrize("garbage", ["plan", "number", "round", "invited", "update"])
-def test_a_malformed_invitation_is_refused(tmp_path, garbage):
+@pytest.mark.parametrize("garbage", ["plan", "number", "round", "invited", "update", "metrics"])
+def test_a_malformed_round_configuration_is_refused(tmp_path, garbage):
     server_ = Server.of(Fleet(tmp_path))
-    record = server_.invitation.to_record()
-    record[garbage] = b"x" if garbage != "round" else "x"
-    content = RecordDict({"arrays": model(), "skellam": record})
-    replies = server_.send("train", {2: content})
-    assert_refused(replies, "no invitation of this version")
+    fields = json.loads(server_.config.to_json())
+    for wrong in ({**fields, garbage: "x"}, {**fields, garbage: -1}, {**fields, "more": 1}):
+        record = ConfigRecord({"config": json.dumps(wrong, sort_keys=True)})
+        replies = server_.send("train", {2: RecordDict({**train_content(), "skellam": record})})
+        assert_refused(replies, "no round configuration of this version")
+    spelt = ConfigRecord({"config": server_.config.to_json().replace(", ", ",")})
+    replies = server_.send("train", {2: RecordDict({**train_content(), "skellam": spelt})})
+    assert_refused(replies, "not its only spelling")
 
 
 # A node without a file of its own.
@@ -317,34 +263,25 @@ def test_a_node_that_names_no_file_takes_part_in_nothing(tmp_path):
 
 
 def test_no_server_can_put_a_real_node_into_simulation(tmp_path):
-    from skellam.engines.flower import Limits
-
-    loose = Limits(
-        round_epsilon=1e6,
-        total_epsilon=1e6,
-        delta=0.1,
-        smallest_cohort=2,
-        most_participations=10**6,
-    )
-    fleet = Fleet(tmp_path, app=client_app(simulated=loose))
+    fleet = Fleet(tmp_path, app=client_app(simulated=Limits.for_simulation()))
     fleet.nodes = [{"partition-id": n, "num-partitions": 5} for n in range(5)]
     assert_refused(Server.of(fleet).train(), "must name its file")
 
 
 def test_noise_is_shared_among_those_that_were_counted(tmp_path):
     """The guaranteed variance is the plan's whatever the server says about the cohort."""
-    made = plan(dropout=0.4)
-    invitation = Server.of(Fleet(tmp_path, made)).invitation
-    for members in (4, 5):
-        codec = invitation.codec(bytes(32), np.arange(members, dtype=np.uint64))
-        left = members - 2
-        assert codec.spec.noise.share * left >= made.variance
-        assert codec.spec.noise.share * left == pytest.approx(made.variance, rel=1e-9)
+    made = plan(cohort=20, dropout=0.3, colluding=0.1)
+    config = Server.of(Fleet(tmp_path, made)).config
+    for participants in (made.min_cohort, 15, 20):
+        noise = config.codec(bytes(32), participants).spec.noise
+        survivors, colluders = config.survivors(participants), config.colluders(participants)
+        assert noise.shares == survivors
+        assert noise.variance / survivors * (survivors - colluders) >= made.variance * (1 - 1e-12)
 
 
 def test_another_nodes_roster_is_another_fleet(tmp_path):
     fleet = Fleet(tmp_path)
     fleet.nodes[4] = node_files(tmp_path / "others", numbers=[5])[0]
     server_ = Server.of(fleet)
-    roll = Roll.of(tuple(adverts_of(server_))).encode()
-    assert_refused(server_.ask("share", roll), "client")
+    roll = ParticipantList.of(tuple(server_.adverts())).encode()
+    assert_refused(server_.ask("share_keys", roll), "client")

@@ -6,9 +6,9 @@ import pytest
 from oracles.flower_fleet import LIMITS, node_files, plan
 from skellam.accounting import RoundedSkellam, epsilon
 from skellam.engines.flower import Limits, Node
-from skellam.engines.flower.journal import enter, spend
+from skellam.engines.flower.client_state import Spending, StageLog
 from skellam.errors import BudgetError, DataError, DomainError, TamperError
-from skellam.plan import privacy
+from skellam.plan import guarantees
 
 
 def test_a_node_is_read_from_its_file(tmp_path):
@@ -46,8 +46,10 @@ def test_limits_have_domains(name):
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("least_colluding", 1.5),
-        ("least_colluding", float("nan")),
+        ("max_dropout", 0.6),
+        ("max_dropout", float("nan")),
+        ("max_trainings", 0),
+        ("plans", ["ab"]),
         ("models", ["ab"]),
         ("models", [1]),
     ],
@@ -69,20 +71,22 @@ def test_a_key_file_never_shows_in_an_error(tmp_path):
 
 def test_a_stage_begins_once_even_after_a_torn_line(tmp_path):
     path = tmp_path / "stages"
-    enter(path, bytes(32), "train")
+    enter = StageLog(path).enter
+    enter(bytes(32), "train")
     with path.open("ab") as file:
         file.write(b"00000")
-    enter(path, bytes(32), "share")
+    enter(bytes(32), "share")
     for stage in ("train", "share"):
         with pytest.raises(TamperError, match=stage):
-            enter(path, bytes(32), stage)
-    enter(path, bytes([1] * 32), "train")
+            enter(bytes(32), stage)
+    enter(bytes([1] * 32), "train")
 
 
 def test_two_processes_cannot_begin_one_stage(tmp_path):
     script = (
-        "import sys; from pathlib import Path; from skellam.engines.flower.journal import enter\n"
-        "try: enter(Path(sys.argv[1]), bytes(32), 'agree'); print('began')\n"
+        "import sys; from pathlib import Path\n"
+        "from skellam.engines.flower.client_state import StageLog\n"
+        "try: StageLog(Path(sys.argv[1])).enter(bytes(32), 'unmask'); print('began')\n"
         "except Exception as error: print(type(error).__name__)"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "stages")]
@@ -102,12 +106,12 @@ def test_the_price_is_computed_from_the_noise():
 def test_tails_are_made_faint_enough_for_every_participation(tmp_path):
     limits = Limits(**{**LIMITS, "total_epsilon": 20.0, "round_epsilon": 10.0})
     made = plan(rounding="unbiased", block=1)
-    assert isinstance(privacy.round_mechanism(made), RoundedSkellam)
+    assert isinstance(guarantees.round_mechanism(made), RoundedSkellam)
+    spending, price = Spending(tmp_path / "spend", limits), limits.price(made)
     for number in range(10):
-        key = bytes([number])
-        spend(tmp_path / "spend", limits, limits.price(made), key=key, replayable=False)
-    with pytest.raises(BudgetError, match="most_participations"):
-        spend(tmp_path / "spend", limits, limits.price(made), key=b"x", replayable=False)
+        spending.spend(price, key=bytes([number]), plan=made.digest, replayable=False)
+    with pytest.raises(BudgetError, match="max_participations"):
+        spending.spend(price, key=b"x", plan=made.digest, replayable=False)
 
 
 def test_flower_is_imported_only_when_it_is_used():

@@ -3,7 +3,7 @@ from flwr.serverapp import strategy as flower
 
 from oracles.flower_fleet import Fleet
 from skellam.engines.flower import mean_based
-from skellam.engines.flower.strategies import require_mean_based
+from skellam.engines.flower.strategies import adapt, require_mean_based
 from skellam.errors import DomainError
 
 
@@ -68,7 +68,8 @@ def test_no_declaration_makes_a_median_a_mean():
 
 
 def test_the_strategy_does_not_sample_nor_evaluate():
-    with pytest.raises(DomainError, match="SecureGrid draws the cohort"):
-        require_mean_based(of(flower.FedAvg, fraction_train=0.5))
-    with pytest.raises(DomainError, match="evaluate on the server"):
-        require_mean_based(flower.FedAvg())
+    strategy = flower.FedAvg(fraction_train=0.5, fraction_evaluate=0.5)
+    adapt(strategy, evaluates=False)
+    assert (strategy.fraction_train, strategy.fraction_evaluate) == (1.0, 0.0)
+    adapt(strategy, evaluates=True)
+    assert (strategy.fraction_train, strategy.fraction_evaluate) == (1.0, 1.0)

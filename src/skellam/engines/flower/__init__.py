@@ -1,8 +1,8 @@
 """Rounds on a real fleet: the protocol's stages as Flower messages (extra ``flower``).
 
 A client app registers its training function with `protect`; a server app hands its strategy a
-`SecureGrid`. Neither side computes or encrypts anything here: `skellam.codec`, `skellam.secagg` and
-`skellam.accounting` do.
+`SecureGrid`, which `secured` makes. Neither side computes or encrypts anything here:
+`skellam.codec`, `skellam.secagg` and `skellam.accounting` do.
 """
 
 from __future__ import annotations
@@ -14,44 +14,47 @@ from skellam.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from skellam.engines.flower.client import protect
-    from skellam.engines.flower.grid import SecureGrid
-    from skellam.engines.flower.inprocess import InProcessGrid
-    from skellam.engines.flower.keys import read_roster
-    from skellam.engines.flower.limits import Limits
-    from skellam.engines.flower.node import Node
+    from skellam.engines.flower.metrics import MetricRanges
+    from skellam.engines.flower.node import Limits, Node, read_roster
+    from skellam.engines.flower.server import SecureGrid, secured
+    from skellam.engines.flower.simulation import simulated_roster, simulation_folder
     from skellam.engines.flower.strategies import mean_based
-    from skellam.engines.flower.virtual import virtual_folder, virtual_roster
+    from skellam.engines.flower.testing import InProcessGrid
 
 __all__ = [
     "InProcessGrid",
     "Limits",
+    "MetricRanges",
     "Node",
     "SecureGrid",
     "mean_based",
     "protect",
     "read_roster",
-    "virtual_folder",
-    "virtual_roster",
+    "secured",
+    "simulated_roster",
+    "simulation_folder",
 ]
 
-_HOMES = {
-    "InProcessGrid": "inprocess",
-    "Limits": "limits",
+_MODULES = {
+    "InProcessGrid": "testing",
+    "Limits": "node",
+    "MetricRanges": "metrics",
     "Node": "node",
-    "SecureGrid": "grid",
+    "SecureGrid": "server",
     "mean_based": "strategies",
     "protect": "client",
-    "read_roster": "keys",
-    "virtual_folder": "virtual",
-    "virtual_roster": "virtual",
+    "read_roster": "node",
+    "secured": "server",
+    "simulated_roster": "simulation",
+    "simulation_folder": "simulation",
 }
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562)
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "flwr":
             raise

@@ -1,15 +1,15 @@
 """The client's part: the user's training function, and the protocol's stages around it.
 
-The first stage trains and advertises, so that who fails in training is never counted. The others
-are queries. Whatever a handler raises travels to the server as text; so only errors of skellam's
-own, which hold no data, leave this file.
+The first stage trains and advertises, so that who fails before it is never counted. The others are
+queries. Whatever a handler raises travels to the server as text; so only errors of skellam's own
+leave this file, none of them after the training function was called, and none with data in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from logging import getLogger
 from typing import Any, TypeAlias
 
@@ -19,31 +19,41 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 from skellam.codec.layout import Layout
-from skellam.engines.flower import journal
-from skellam.engines.flower.cohort import heads
-from skellam.engines.flower.invitation import RECORD, Invitation, Update, model_digest
-from skellam.engines.flower.letters import letter, masked_letter, model_of, opened
-from skellam.engines.flower.limits import Limits
-from skellam.engines.flower.memory import Memory, wipe
-from skellam.engines.flower.node import Node
-from skellam.engines.flower.virtual import node_of
+from skellam.engines.flower.client_state import ClientState, wipe
+from skellam.engines.flower.messages import (
+    content_digest,
+    content_of,
+    masked_vector_content,
+    metrics_of,
+    model_digest,
+    model_of,
+    payload,
+    read_config,
+    read_content,
+)
+from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
+from skellam.engines.flower.node import Limits, Node
+from skellam.engines.flower.round_config import RoundConfig, UpdateKind, run_config_digest
+from skellam.engines.flower.simulation import node_of
 from skellam.engines.local import EntropySource
-from skellam.entropy import Entropy
+from skellam.engines.sampling import bernoulli
+from skellam.entropy import SEED_BYTES, Entropy, random_bytes
 from skellam.errors import (
     DataError,
     DomainError,
     LedgerError,
-    MessageError,
     ProtocolError,
     ShapeError,
     SkellamError,
+    TamperError,
 )
-from skellam.secagg import History, client
+from skellam.secagg import SeenRounds, client
 from skellam.vectors import Residues
 
-Train: TypeAlias = Callable[[Message, Context], Message]
-STAGES = ("share", "mask", "agree", "unmask")
-_WEIGHT = "num-examples"
+Handler: TypeAlias = Callable[[Message, Context], Message]
+_ADVERTISED = 3 * SEED_BYTES
+"""What the first stage draws: two keys and a nonce."""
+STAGES = ("share_keys", "masked_input", "consistency_check", "unmask")
 _log = getLogger("skellam.flower")
 
 
@@ -51,24 +61,31 @@ def protect(
     app: ClientApp,
     *,
     entropy: Entropy | EntropySource,
-    update: Update | str = Update.DIFFERENCE,
-    withhold: Collection[str] = (),
+    update: UpdateKind | str = UpdateKind.DIFFERENCE,
+    metrics: Ranges = None,
+    evaluate_metrics: Ranges = None,
     simulated: Limits | None = None,
-) -> Callable[[Train], Train]:
+) -> Callable[[Handler], Handler]:
     """Register a training function, in place of ``@app.train()``, so that only sums leave the node.
 
     ``update`` says what is summed: the reply's arrays minus those that were received, or the
-    reply's arrays themselves. Metrics of the reply stay on the node: ``num-examples`` as a matter
-    of course, any other must be named in ``withhold``, or the reply is refused. ``simulated`` are
-    the limits of nodes under Flower's simulation; others take theirs from their own file.
+    reply's arrays themselves. Metrics of the reply stay on the node, but for those that
+    ``metrics`` names with their ranges, ``{"loss": (0, 10)}``, which are summed with noise if the
+    server's plan pays for them. An evaluation function that is registered *afterwards*, with
+    ``@app.evaluate()`` as always, is protected the same way, by ``evaluate_metrics``.
+    ``simulated`` are the limits of nodes under Flower's simulation; others take theirs from their
+    own file.
     """
-    kind = Update(update)
-    source = _source(entropy)
+    summed = {
+        UpdateKind(update): ranges_of(metrics),
+        UpdateKind.METRICS: ranges_of(evaluate_metrics),
+    }
+    source = entropy if callable(entropy) else lambda _: entropy
 
-    def register(train: Train) -> Train:
-        stages = _Client(train, source, kind, frozenset(withhold), simulated)
+    def register(train: Handler) -> Handler:
+        stages = _Client(train, source, UpdateKind(update), summed, simulated)
         app.train()(stages.train)
-        app.evaluate()(_refuse_evaluation)
+        _take_evaluation(app, stages)
         for stage in STAGES:
             app.query(f"skellam_{stage}")(getattr(stages, stage))
         return train
@@ -76,181 +93,259 @@ def protect(
     return register
 
 
+def _take_evaluation(app: ClientApp, stages: _Client) -> None:
+    """Make ``@app.evaluate()`` register a function whose metrics leave the node in sums alone."""
+    try:
+        app.evaluate()(stages.evaluate)
+    except ValueError as error:
+        raise DomainError(
+            "this app has an evaluation function already, which would send its metrics to the "
+            "server as they are; move @app.evaluate() below skellam's protect(), which sums them"
+        ) from error
+
+    def evaluate(action: str = "default", *, mods: object = None) -> Callable[[Handler], Handler]:
+        if action != "default" or mods:
+            raise DomainError(
+                "skellam's protect() takes one evaluation function, without an action or mods"
+            )
+
+        def register(function: Handler) -> Handler:
+            stages.evaluation.append(function)
+            return function
+
+        return register
+
+    app.evaluate = evaluate  # type: ignore[method-assign]
+
+
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """The handlers of one app; whatever they remember is in the context and the node's files."""
+    """The handlers of one app; whatever they remember is in the node's own files."""
 
-    function: Train
+    training: Handler
     entropy: EntropySource
-    kind: Update
-    withhold: frozenset[str]
+    kind: UpdateKind
+    metrics: Mapping[UpdateKind, MetricRanges | None]
     simulated: Limits | None
+    evaluation: list[Handler] = field(default_factory=list)
 
     def train(self, message: Message, context: Context) -> Message:
-        """Check the invitation, train, and advertise."""
-        with _only_our_errors("train", context):
-            return self._train(message, context)
+        """Check the round, train, and advertise."""
+        with self._stage("advertise_keys", context) as node:
+            return self._begin(node, message, context, self.training, self.kind)
 
-    def _train(self, message: Message, context: Context) -> Message:
-        wipe(context)
-        node, invitation = self._node(context), _invitation(message)
-        if invitation.update is not self.kind:
-            raise DomainError(f"this app's update is {self.kind!s}; the server asks for another")
-        limits = node.limits
-        limits.require_company(invitation.invited)
-        journal.require_room(node.spend, limits, limits.price(invitation.plan))
-        node.enter(invitation.round_id, "train")
-        model, update = self._update(message, context, invitation, limits)
-        this = invitation.protocol(model)
-        phase, sent, _ = client.Advertise(node.party(this)).step(
-            history=History(), entropy=self._protocol_entropy(node)
+    def evaluate(self, message: Message, context: Context) -> Message:
+        """Check the round, evaluate, and advertise."""
+        with self._stage("advertise_keys", context) as node:
+            if not self.evaluation:
+                raise DomainError("this app evaluates nothing; evaluate on the server")
+            return self._begin(node, message, context, self.evaluation[-1], UpdateKind.METRICS)
+
+    def _begin(
+        self, node: Node, message: Message, context: Context, function: Handler, kind: UpdateKind
+    ) -> Message:
+        wipe(node.state)
+        config = read_config(message.content)
+        self._require_agreed(config, kind, message, context)
+        plan, limits = config.plan, node.limits
+        mechanism = limits.price(plan)
+        limits.require_cohort(
+            survivors=config.survivors(config.invited), colluders=config.colluders(config.invited)
         )
-        Memory(invitation, model, phase.to_bytes(), update).store(context)
-        return Message(letter(sent, this), reply_to=message)
+        message.content = payload(message.content)
+        content = content_digest(message.content)
+        round_ = config.protocol(content)
+        vectors = _Vectors.of(message.content, config)
+        limits.require_model(vectors.model)
+        joins = node.spending.participations(plan.digest) < plan.participations
+        if joins:
+            node.spending.require_spendable(mechanism)
+            limits.require_training(node.stages.count("train"))
+        node.stages.enter(config.round_id, "advertise_keys")
+        update = None
+        if joins:
+            node.stages.enter(config.round_id, "train")
+            update = _called(function, message, context, vectors)
+        phase, sent, _ = client.AdvertiseKeys(node.party(round_)).step(
+            seen=SeenRounds(), entropy=self._protocol_entropy(node)
+        )
+        ClientState(config, content, phase.to_bytes(), update).store(node.state)
+        return Message(content_of(sent, round_), reply_to=message)
 
-    def share(self, message: Message, context: Context) -> Message:
-        """Verify who takes part, and deal shares to them."""
-        with _only_our_errors("share", context):
-            memory, node, data = self._resume("share", message, context)
-            phase = client.Share.from_bytes(memory.phase, node.party(memory.protocol))
-            following, sent = phase.step(data, entropy=self._protocol_entropy(node))
-            node.limits.require_company(following.participants)
-            memory.then(following.to_bytes(), keep_update=True).store(context)
-            return Message(letter(sent, memory.protocol), reply_to=message)
-
-    def mask(self, message: Message, context: Context) -> Message:
-        """Encode with the noise of those who were counted, mask, pay, and only then send."""
-        with _only_our_errors("mask", context):
-            memory, node, data = self._resume("mask", message, context)
-            this, invitation = memory.protocol, memory.invitation
-            phase = client.Mask.from_bytes(memory.phase, node.party(this))
-            vector = self._encode(memory, phase, node)
-            following, sent = phase.step(data, replace(vector, label=b""))
-            content = masked_letter(sent, this)
-            journal.spend(
-                node.spend,
-                node.limits,
-                node.limits.price(invitation.plan),
-                key=invitation.round_id,
-                replayable=vector.replayable,
+    def _require_agreed(
+        self, config: RoundConfig, kind: UpdateKind, message: Message, context: Context
+    ) -> None:
+        """Raise unless the server asks for what this app does, in the run that it is in."""
+        if config.update is not kind:
+            raise DomainError(f"this app's update is {kind!s}; the server asks for another")
+        if config.metrics is not None and config.metrics != self.metrics[kind]:
+            raise DomainError(
+                "the server asks for other metrics or ranges than those that protect() was given"
             )
-            memory.then(following.to_bytes()).store(context)
+        if config.run_config != run_config_digest(context.run_config):
+            raise TamperError(
+                "the run configuration of this node is not the server's; the server app passes "
+                "run_config=context.run_config to SecureGrid"
+            )
+        if message.metadata.group_id != str(config.number):
+            raise TamperError("a message is not of the group of its round")
+
+    def share_keys(self, message: Message, context: Context) -> Message:
+        """Verify who takes part, and deal shares to them."""
+        with self._stage("share_keys", context) as node:
+            state, data = self._resume("share_keys", message, node)
+            phase = client.ShareKeys.from_bytes(state.phase, node.party(state.protocol))
+            entropy = self._protocol_entropy(node, drawn=_ADVERTISED)
+            following, sent = phase.step(data, entropy=entropy)
+            count = following.participants
+            node.limits.require_cohort(
+                survivors=state.config.survivors(count), colluders=state.config.colluders(count)
+            )
+            state.then(following.to_bytes(), keep_update=True).store(node.state)
+            return Message(content_of(sent, state.protocol), reply_to=message)
+
+    def masked_input(self, message: Message, context: Context) -> Message:
+        """Encode with the noise of those who were counted, mask, spend, and only then send."""
+        with self._stage("masked_input", context) as node:
+            state, data = self._resume("masked_input", message, node)
+            round_, config = state.protocol, state.config
+            phase = client.MaskedInput.from_bytes(state.phase, node.party(round_))
+            vector = self._encode(state, phase, node)
+            following, sent = phase.step(data, replace(vector, label=b""))
+            content = masked_vector_content(sent, round_)
+            if state.update is not None:
+                node.spending.spend(
+                    node.limits.price(config.plan),
+                    key=config.round_id,
+                    plan=config.plan.digest,
+                    replayable=vector.replayable,
+                )
+            state.then(following.to_bytes()).store(node.state)
             return Message(content, reply_to=message)
 
-    def agree(self, message: Message, context: Context) -> Message:
+    def consistency_check(self, message: Message, context: Context) -> Message:
         """Check who survived, and sign it."""
-        with _only_our_errors("agree", context):
-            memory, node, data = self._resume("agree", message, context)
-            phase = client.Agree.from_bytes(memory.phase, node.party(memory.protocol))
+        with self._stage("consistency_check", context) as node:
+            state, data = self._resume("consistency_check", message, node)
+            phase = client.ConsistencyCheck.from_bytes(state.phase, node.party(state.protocol))
             following, sent = phase.step(data)
-            memory.then(following.to_bytes()).store(context)
-            return Message(letter(sent, memory.protocol), reply_to=message)
+            state.then(following.to_bytes()).store(node.state)
+            return Message(content_of(sent, state.protocol), reply_to=message)
 
     def unmask(self, message: Message, context: Context) -> Message:
         """Open the shares that the survivors' sum needs; nothing is left in the state."""
-        with _only_our_errors("unmask", context):
-            memory, node, data = self._resume("unmask", message, context)
-            phase = client.Unmask.from_bytes(memory.phase, node.party(memory.protocol))
-            _, sent = phase.step(data, entropy=self._protocol_entropy(node))
-            return Message(letter(sent, memory.protocol), reply_to=message)
+        with self._stage("unmask", context) as node:
+            state, data = self._resume("unmask", message, node)
+            phase = client.Unmask.from_bytes(state.phase, node.party(state.protocol))
+            _, sent = phase.step(data, entropy=self.entropy(f"unmask/{node.identity.number}"))
+            return Message(content_of(sent, state.protocol), reply_to=message)
 
-    def _node(self, context: Context) -> Node:
-        return node_of(context, self.simulated)
-
-    def _resume(self, stage: str, message: Message, context: Context) -> tuple[Memory, Node, bytes]:
-        memory, node = Memory.take(context), self._node(context)
-        data = opened(message.content, memory.protocol)
-        node.enter(memory.invitation.round_id, stage)
-        return memory, node, data
-
-    def _protocol_entropy(self, node: Node) -> Entropy:
-        return self.entropy(f"protocol/{node.identity.number}")
-
-    def _encode(self, memory: Memory, phase: client.Mask, node: Node) -> Residues:
-        plan, update = memory.invitation.plan, memory.update
-        mine = self.entropy(f"client/{node.identity.number}")
-        codec = memory.invitation.codec(memory.model, phase.ids)
-        joins = plan.coin is None or heads(plan.coin, entropy=mine)
-        if update is None or not joins:
-            return codec.encode_zeros(entropy=mine, removable=phase.noise_seeds)
-        if memory.invitation.clip is not None:
-            update = memory.invitation.clip.scaled(update, plan)
-        return codec.encode_or_zeros(update, entropy=mine, removable=phase.noise_seeds)
-
-    def _update(
-        self, message: Message, context: Context, invitation: Invitation, limits: Limits
-    ) -> tuple[bytes, NDArray[np.floating[Any]]]:
-        """Return the digest of the model that was really given, and the update."""
-        message.content = RecordDict({k: v for k, v in message.content.items() if k != RECORD})
-        _, model = model_of(message.content)
-        layout = Layout.of(model)
-        if layout.dimension != invitation.plan.dimension:
-            raise ShapeError(
-                f"the plan is for {invitation.plan.dimension} parameters; "
-                f"the model has {layout.dimension}"
-            )
-        before, digest = layout.flatten(model).copy(), model_digest(model)
-        limits.require_model(digest)
-        reply = self._call(message, context)
-        if reply is None:
-            return digest, np.zeros_like(before)
-        self._require_no_metrics(reply)
-        _, arrays = model_of(reply.content)
-        after = layout.flatten(arrays)
-        return digest, after - before if self.kind is Update.DIFFERENCE else after
-
-    def _call(self, message: Message, context: Context) -> Message | None:
-        """Return the reply, or None if training failed: then zeros are sent, with their noise.
-
-        Whether it fails may depend on the data, so a client that dropped out for it would tell.
-        """
+    @contextmanager
+    def _stage(self, stage: str, context: Context) -> Iterator[Node]:
+        """Yield the node; let skellam's errors through, replace all others, and leave no state."""
+        node = None
         try:
-            return self.function(message, context)
-        except Exception as error:  # noqa: BLE001  (its text may hold data)
-            _log.debug("the training function failed", exc_info=True)
-            _log.warning("the training function raised %s; zeros are sent", type(error).__name__)
-            return None
+            node = node_of(context, self.simulated)
+            yield node
+        except (DataError, LedgerError, OSError) as error:
+            _log.error("stage %s: %s", stage, error, exc_info=True)
+            _end(node)
+            raise DataError("this node's own files cannot be used; its log says why") from None
+        except SkellamError as error:
+            _log.warning("stage %s: %s", stage, error)
+            _end(node)
+            raise type(error)(str(error)) from None
+        except Exception:  # noqa: BLE001  (its text may hold data)
+            _log.exception("stage %s failed", stage)
+            _end(node)
+            raise ProtocolError(f"stage {stage} failed; the node's log says why") from None
 
-    def _require_no_metrics(self, reply: Message) -> None:
-        named = {name for record in reply.content.metric_records.values() for name in record}
-        shown = named - {_WEIGHT} - self.withhold
-        if shown:
-            raise DomainError(
-                f"the metrics {sorted(shown)} would leave the node in the clear; "
-                "name them in withhold=, and they stay on it"
+    def _resume(self, stage: str, message: Message, node: Node) -> tuple[ClientState, bytes]:
+        state = ClientState.take(node.state)
+        data = read_content(message.content, state.protocol)
+        node.stages.enter(state.config.round_id, stage)
+        return state, data
+
+    def _protocol_entropy(self, node: Node, *, drawn: int = 0) -> Entropy:
+        """Return the entropy of the protocol after ``drawn`` bytes, for streams that replay."""
+        stream = self.entropy(f"protocol/{node.identity.number}")
+        random_bytes(drawn, entropy=stream)
+        return stream
+
+    def _encode(self, state: ClientState, phase: client.MaskedInput, node: Node) -> Residues:
+        plan, update = state.config.plan, state.update
+        mine = self.entropy(f"client/{node.identity.number}")
+        codec = state.config.codec(state.content, phase.participants)
+        chance = plan.participation_probability
+        joins = chance is None or bernoulli(1, chance, entropy=mine)[0]
+        if update is None or not joins:
+            return codec.encode_zeros(entropy=mine, noise_seed=phase.noise_seed)
+        try:
+            if state.config.clip is not None:
+                update = state.config.clip.scaled(update, plan)
+            return codec.encode_or_zeros(update, entropy=mine, noise_seed=phase.noise_seed)
+        except Exception:  # noqa: BLE001  (whether it fails may depend on the data)
+            _log.exception("the update cannot be encoded; zeros are sent")
+            return codec.encode_zeros(entropy=mine, noise_seed=phase.noise_seed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Vectors:
+    """How a reply becomes a vector; all that can be wrong with the server's part is checked."""
+
+    config: RoundConfig
+    layout: Layout
+    before: NDArray[np.floating[Any]]
+    model: bytes
+    """Digest of the model that was given."""
+
+    @classmethod
+    def of(cls, content: RecordDict, config: RoundConfig) -> _Vectors:
+        """Return it for a message's content, which must have the plan's dimension."""
+        _, model = model_of(content)
+        layout, summed = Layout.of(model), len(config.metrics or ())
+        parameters = 0 if config.update is UpdateKind.METRICS else layout.dimension
+        if parameters + summed != config.plan.dimension:
+            raise ShapeError(
+                f"the plan is for {config.plan.dimension} parameters and metrics; "
+                f"the model has {layout.dimension}, and {summed} metrics are summed"
             )
+        return cls(config, layout, layout.flatten(model).copy(), model_digest(model))
+
+    @property
+    def zeros(self) -> NDArray[np.floating[Any]]:
+        """What a client sends whose training failed."""
+        return np.zeros(self.config.plan.dimension, dtype=np.float32)
+
+    def update(self, reply: Message) -> NDArray[np.floating[Any]]:
+        """Return the vector of ``reply``, or raise anything."""
+        if self.config.update is UpdateKind.METRICS:
+            update = np.empty(0, dtype=np.float32)
+        else:
+            update = self.layout.flatten(model_of(reply.content)[1])
+            if self.config.update is UpdateKind.DIFFERENCE:
+                update = update - self.before
+        if (ranges := self.config.metrics) is None:
+            return update
+        return ranges.joined(update, metrics_of(reply.content), self.config.plan.clip)
 
 
-def _source(entropy: Entropy | EntropySource) -> EntropySource:
-    if callable(entropy):
-        return entropy
-    return lambda _: entropy
+def _called(
+    function: Handler, message: Message, context: Context, vectors: _Vectors
+) -> NDArray[np.floating[Any]]:
+    """Return the update, or zeros if anything at all goes wrong: they are sent with their noise.
 
-
-def _invitation(message: Message) -> Invitation:
-    if RECORD not in message.content:
-        raise MessageError("a train message without an invitation; the server needs SecureGrid")
-    return Invitation.from_record(message.content.config_records[RECORD])
-
-
-def _refuse_evaluation(message: Message, context: Context) -> Message:
-    del message, context
-    raise DomainError("this app reports no metrics of single clients; evaluate on the server")
-
-
-@contextmanager
-def _only_our_errors(stage: str, context: Context) -> Iterator[None]:
-    """Let skellam's errors through, replace all others, and leave no state behind either."""
+    Whether it does may depend on the data, so a client that dropped out for it would tell.
+    """
     try:
-        yield
-    except (DataError, LedgerError, OSError) as error:
-        wipe(context)
-        _log.error("stage %s: %s", stage, error)
-        raise DataError("this node's own files cannot be used; its log says why") from None
-    except SkellamError as error:
-        wipe(context)
-        raise type(error)(str(error)) from None
-    except Exception as error:  # noqa: BLE001  (its text may hold data)
-        wipe(context)
-        _log.debug("stage %s failed", stage, exc_info=True)
-        raise ProtocolError(f"stage {stage} failed with {type(error).__name__}") from None
+        return vectors.update(function(message, context))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  (SystemExit of a library is a failure like any other)
+        _log.error("the training function failed; zeros are sent", exc_info=True)
+        return vectors.zeros
+
+
+def _end(node: Node | None) -> None:
+    if node is not None:
+        wipe(node.state)

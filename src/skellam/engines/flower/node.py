@@ -1,25 +1,178 @@
-"""A node: who it is, whom it knows, what it allows, and where it keeps account."""
+"""A node: who it is, whom it knows, what it allows, and where it keeps account.
+
+`Limits` are what a client demands whatever the server says; key files and rosters are what
+``skellam keys`` writes. Nothing here needs Flower.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import tomllib
+from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from skellam.engines.flower import journal
-from skellam.engines.flower.keys import read_identity, read_roster
-from skellam.engines.flower.limits import Limits
-from skellam.errors import DataError
-from skellam.secagg import Identity, Party, Roster, Round
+from skellam import _checks
+from skellam.engines.flower.client_state import Spending, StageLog
+from skellam.errors import BudgetError, DataError, DomainError, TamperError, ThresholdError
+from skellam.plan import CalibratedPlan, Noise, guarantees
+from skellam.secagg import Identity, Party, Roster, RoundParameters
+
+if TYPE_CHECKING:
+    from skellam.accounting import NoiseMechanism
+    from skellam.accounting.ledger import Budget
 
 NODE_CONFIG_KEY = "skellam"
 """The key of a SuperNode's ``--node-config`` that names its file."""
+PUBLIC_SUFFIX = ".pub"
+_IDENTITY, _PUBLIC, _ROSTER = "skellam-identity", "skellam-public-key", "skellam-roster"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most that a client gives away, and the least company that it accepts.
+
+    Epsilon is that of this client against the server, which knows who takes part: no sampling
+    helps. All of it is at ``delta``.
+    """
+
+    round_epsilon: float
+    total_epsilon: float
+    delta: float
+    min_cohort: int
+    """Fewest clients in a sum: participants less the dropouts that the plan tolerates."""
+    max_participations: int
+    min_colluding: float
+    """Share of colluding clients that a plan must bear, in its noise and in the protocol."""
+    max_dropout: float = 1 / 3
+    """Largest share of dropouts that a plan may tolerate."""
+    max_trainings: int | None = None
+    """Rounds for which this node trains at all, also those that fail later; three times
+    ``max_participations`` where it is not given."""
+    plans: tuple[str, ...] = ()
+    """Digests, in hexadecimal, of the only plans to take part in; any plan where there are none."""
+    models: tuple[str, ...] = ()
+    """Digests, in hexadecimal, of the only models to train; any model where there are none."""
+
+    def __post_init__(self) -> None:
+        for name in ("round_epsilon", "total_epsilon"):
+            object.__setattr__(self, name, _checks.positive(name, getattr(self, name)))
+        for name in ("delta", "min_colluding"):
+            object.__setattr__(self, name, _checks.open_unit(name, getattr(self, name)))
+        for name, minimum in (("min_cohort", 2), ("max_participations", 1)):
+            object.__setattr__(self, name, _checks.integer(name, getattr(self, name), minimum))
+        share = _checks.between("max_dropout", self.max_dropout, 0, 0.5)
+        object.__setattr__(self, "max_dropout", share)
+        trainings = self.max_trainings
+        limit = 3 * self.max_participations if trainings is None else trainings
+        object.__setattr__(self, "max_trainings", _checks.integer("max_trainings", limit, 1))
+        for name in ("plans", "models"):
+            digests = tuple(_digest(name, text) for text in getattr(self, name))
+            object.__setattr__(self, name, digests)
+
+    @classmethod
+    def for_simulation(cls) -> Limits:
+        """Return limits that stop nothing, for nodes that are no real ones."""
+        return cls(
+            round_epsilon=1e6,
+            total_epsilon=1e6,
+            delta=1e-9,
+            min_cohort=2,
+            max_participations=10**9,
+            min_colluding=1e-9,
+            max_dropout=0.5,
+        )
+
+    def price(self, plan: CalibratedPlan) -> NoiseMechanism:
+        """Return what one round of ``plan`` costs this client, computed from its noise alone.
+
+        The plan's own statement of epsilon is not read. Raises `BudgetError` if the round costs
+        more than ``round_epsilon``.
+        """
+        self._require_plan(plan)
+        mechanism = guarantees.round_mechanism(plan)
+        epsilon = _epsilon(mechanism, self.delta)
+        if not epsilon <= self.round_epsilon:
+            raise BudgetError(
+                f"limit round_epsilon: the plan costs {epsilon:.4g} a round at delta "
+                f"{self.delta:g}; this node allows {self.round_epsilon:g}"
+            )
+        return mechanism
+
+    def _require_plan(self, plan: CalibratedPlan) -> None:
+        if plan.noise is not Noise.SKELLAM:
+            raise DomainError(
+                f'a fleet needs noise="skellam", got "{plan.noise}": only sums of Skellam noise '
+                "have the planned law whatever the cohort"
+            )
+        if self.plans and plan.digest.hex() not in self.plans:
+            raise TamperError("limit plans: this node takes part in other plans than this one")
+        if not plan.colluding >= self.min_colluding:
+            raise BudgetError(
+                f"limit min_colluding: the plan bears {plan.colluding:.0%} of colluding clients; "
+                f"this node demands {self.min_colluding:.0%}"
+            )
+        if not plan.dropout <= self.max_dropout:
+            raise BudgetError(
+                f"limit max_dropout: the plan bears {plan.dropout:.0%} of dropouts; this node "
+                f"allows {self.max_dropout:.0%}"
+            )
+
+    @property
+    def budget(self) -> Budget:
+        """The budget over all rounds; it has a filter, for servers choose plans as they like."""
+        from skellam.accounting.ledger import Budget, GdpFilter
+
+        return Budget(self.total_epsilon, self.delta, GdpFilter())
+
+    def require_cohort(self, *, survivors: int, colluders: int) -> None:
+        """Raise `ThresholdError` unless ``survivors`` are in the sum and a colluder is borne.
+
+        Both follow from the participants that this client counted itself. With no tolerated
+        colluder a single one, with half of the dropouts, could open every vector.
+        """
+        if survivors < self.min_cohort:
+            raise ThresholdError(
+                f"limit min_cohort: the sum may hold as few as {survivors}; "
+                f"this node demands {self.min_cohort}"
+            )
+        if colluders < 1:
+            raise ThresholdError(
+                "limit min_colluding: in a cohort of this size the plan bears no colluder; "
+                "at least one must be borne, so plan a larger share or a larger cohort"
+            )
+
+    def require_model(self, digest: bytes) -> None:
+        """Raise `TamperError` if only other models may be trained."""
+        if self.models and digest.hex() not in self.models:
+            raise TamperError(
+                "limit models: this node trains other models than the one it was given"
+            )
+
+    def require_turn(self, participations: int) -> None:
+        """Raise `BudgetError` if this client took part ``participations`` times already."""
+        if participations >= self.max_participations:
+            raise BudgetError(
+                f"limit max_participations: this node took part in {participations} rounds; "
+                f"it allows {self.max_participations}"
+            )
+
+    def require_training(self, trainings: int) -> None:
+        """Raise `BudgetError` if this client trained for ``trainings`` rounds already."""
+        if self.max_trainings is not None and trainings >= self.max_trainings:
+            raise BudgetError(
+                f"limit max_trainings: this node trained for {trainings} rounds; "
+                f"it allows {self.max_trainings}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One client of the fleet. ``spend`` is its ledger, ``spend.stages`` what it ever began."""
+    """One client of the fleet. ``spend`` is its ledger; its other files lie beside it."""
 
     identity: Identity
     roster: Roster
@@ -30,33 +183,130 @@ class Node:
     def load(cls, path: str | Path) -> Node:
         """Read a node's TOML file; the paths in it are relative to its folder."""
         file = Path(path)
-        record = _read(file)
+        record = _read_toml(file)
         limits = record.pop("limits", None)
         names = {f.name: f.default is MISSING for f in fields(Limits)}
-        required = {name for name, needed in names.items() if needed}
-        if not isinstance(limits, dict) or not required <= set(limits) <= set(names):
-            raise DataError(f"{file} must have a table [limits] with {', '.join(names)}")
+        required = [name for name, needed in names.items() if needed]
+        if not isinstance(limits, dict) or not set(required) <= set(limits) <= set(names):
+            raise DataError(
+                f"{file} must have a table [limits] with {', '.join(required)}; "
+                f"it may have {', '.join(sorted(set(names) - set(required)))}"
+            )
         if set(record) != {"identity", "roster", "spend"}:
             raise DataError(f"{file} must name the files identity, roster and spend")
-        place = {name: file.parent / str(value) for name, value in record.items()}
+        paths = {name: file.parent / str(value) for name, value in record.items()}
         return cls(
-            read_identity(place["identity"]),
-            read_roster(place["roster"]),
+            read_identity(paths["identity"]),
+            read_roster(paths["roster"]),
             Limits(**limits),
-            place["spend"],
+            paths["spend"],
         )
 
-    def enter(self, round_id: bytes, stage: str) -> None:
-        """Note durably that ``stage`` begins; a second time raises `TamperError`."""
-        journal.enter(self.spend.with_name(self.spend.name + ".stages"), round_id, stage)
+    @property
+    def stages(self) -> StageLog:
+        """What this node ever began."""
+        return StageLog(self._beside(".stages"))
 
-    def party(self, this: Round) -> Party:
-        """Return this node as a party to ``this`` round."""
-        return Party(this, self.roster, self.identity)
+    @property
+    def spending(self) -> Spending:
+        """What this node ever spent."""
+        return Spending(self.spend, self.limits)
+
+    @property
+    def state(self) -> Path:
+        """Where the round in progress is kept."""
+        return self._beside(".state")
+
+    def party(self, round_: RoundParameters) -> Party:
+        """Return this node as a party to ``round_``."""
+        return Party(round_, self.roster, self.identity)
+
+    def _beside(self, suffix: str) -> Path:
+        return self.spend.with_name(self.spend.name + suffix)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def write_identity(path: Path, identity: Identity) -> Path:
+    """Write the secret key (readable by its owner alone) and, beside it, the public one."""
+    public = path.with_name(path.name + PUBLIC_SUFFIX)
+    record = {"number": identity.number, "key": identity.key.hex()}
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise DataError(f"{path} exists; a key is never overwritten") from error
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(_text(_IDENTITY, record))
+    shown = {"number": identity.number, "key": identity.public.hex()}
+    public.write_text(_text(_PUBLIC, shown), encoding="utf-8")
+    return public
+
+
+def read_identity(path: Path) -> Identity:
+    """Return the identity that `write_identity` wrote."""
+    record = _read(path, _IDENTITY)
+    return Identity(*_entry(path, record))
+
+
+def write_roster(path: Path, publics: Iterable[Path]) -> Roster:
+    """Write the roster of all whose public keys are in the files ``publics``."""
+    keys: dict[int, bytes] = {}
+    for public in publics:
+        number, key = _entry(public, _read(public, _PUBLIC))
+        if number in keys:
+            raise DataError(f"{public} has the number {number}, which another key has already")
+        keys[number] = key
+    record = {"keys": {str(number): keys[number].hex() for number in sorted(keys)}}
+    path.write_text(_text(_ROSTER, record), encoding="utf-8")
+    return Roster(keys)
+
+
+def read_roster(path: str | Path) -> Roster:
+    """Return the roster that `write_roster` wrote."""
+    record = _read(Path(path), _ROSTER)
+    try:
+        return Roster({int(n): bytes.fromhex(key) for n, key in record["keys"].items()})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} is no roster") from error
+
+
+def _digest(name: str, text: str) -> str:
+    if not (isinstance(text, str) and len(text) == 64 and set(text) <= set("0123456789abcdef")):
+        raise DomainError(
+            f"{name} must hold SHA-256 digests in lower-case hexadecimal, got {text!r}"
+        )
+    return text
+
+
+@lru_cache(maxsize=8)
+def _epsilon(mechanism: NoiseMechanism, delta: float) -> float:
+    from skellam import accounting
+
+    return accounting.epsilon(mechanism, delta=delta)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a node's TOML file: {error}") from error
+
+
+def _text(kind: str, record: dict[str, Any]) -> str:
+    return json.dumps({kind: _VERSION, **record}, indent=1) + "\n"
+
+
+def _read(path: Path, kind: str) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        # The file may hold a secret key: its text stays out of the message.
+        raise DataError(f"{path} cannot be read as {kind}") from error
+    if not isinstance(record, dict) or record.pop(kind, None) != _VERSION:
+        raise DataError(f"{path} is no {kind} of version {_VERSION}")
+    return record
+
+
+def _entry(path: Path, record: dict[str, Any]) -> tuple[int, bytes]:
+    try:
+        return int(record["number"]), bytes.fromhex(record["key"])
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{path} has no number or no key") from None

@@ -1,130 +1,341 @@
-"""The server's part of one round: five exchanges with the nodes, and the sum."""
+"""The server's part of one round: who is asked, five exchanges with the nodes, and the sum."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+import re
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from logging import getLogger
+from typing import Any, Protocol, TypeVar
 
-import numpy as np
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from skellam.accounting.ledger import Ledger
 from skellam.codec import Codec, WrapEstimate
-from skellam.engines.flower.invitation import RECORD, Invitation
-from skellam.engines.flower.letters import letter, opened, opened_masked
-from skellam.engines.flower.post import exchange
-from skellam.errors import MessageError
-from skellam.secagg import Outcome, Roster, Round, Setting
-from skellam.secagg.messages import Advertisement, Roll
-from skellam.secagg.server import Enrol
+from skellam.engines.flower.messages import (
+    RECORD,
+    Answers,
+    config_content,
+    content_of,
+    exchange,
+    read_content,
+    read_masked_vector,
+)
+from skellam.engines.flower.round_config import RoundConfig, UpdateKind
+from skellam.engines.sampling import sample, shuffled
+from skellam.entropy import Entropy
+from skellam.errors import ProtocolError, SkellamError, TamperError
+from skellam.plan import Plan, Sampling
+from skellam.secagg import Fault, Outcome, Roster, RoundParameters, Setting
+from skellam.secagg.channel import KeyPair
+from skellam.secagg.messages import (
+    Advertisement,
+    Agreement,
+    Agreements,
+    KeyShares,
+    MaskedVector,
+    Opening,
+    ParticipantList,
+    Receipt,
+    authentic,
+)
+from skellam.secagg.server import CollectKeys
 from skellam.vectors import Reals
 
-_Read: TypeAlias = Callable[[RecordDict, Round], bytes]
+T = TypeVar("T", bound=Hashable)
+_log = getLogger("skellam.flower")
+_KINDS: Mapping[str, type[KeyShares | MaskedVector | Agreement | Opening]] = {
+    "share_keys": KeyShares,
+    "masked_input": MaskedVector,
+    "consistency_check": Agreement,
+    "unmask": Opening,
+}
+_ANY_KEY = KeyPair(bytes(range(32)))
+"""With which public keys are tried out; nothing is kept secret by it."""
+
+
+# Who is asked.
+
+
+def invited(
+    plan: Plan,
+    candidates: Sequence[T],
+    past: Mapping[T, Collection[int]],
+    *,
+    round_: int,
+    entropy: Entropy,
+) -> list[T]:
+    """Return those of ``candidates`` who are asked, as the plan's accounting has it.
+
+    On a fleet nobody deals groups: with ``sampling="cyclic"`` a random cohort of those who may
+    take part does.
+    """
+    if plan.sampling is Sampling.CYCLIC:
+        cap = plan.participations or -(-plan.rounds // plan.groups)
+        free = cyclic(candidates, past, round_=round_, participations=cap, groups=plan.groups)
+        chosen = shuffled(len(free), entropy)[: plan.cohort]
+        return [free[i] for i in sorted(chosen.tolist())]
+    return sample(plan, candidates, round_=round_, group_seed=b"", entropy=entropy)
+
+
+def cyclic(
+    candidates: Sequence[T],
+    past: Mapping[T, Collection[int]],
+    *,
+    round_: int,
+    participations: int,
+    groups: int,
+) -> list[T]:
+    """Return those who may take part in ``round_``: ``past`` has the rounds of each so far.
+
+    Whoever took part fewer than ``participations`` times, and not in the last ``groups - 1``
+    rounds. Nothing about it is secret.
+
+    >>> cyclic(["a", "b", "c"], {"a": [1], "b": [2]}, round_=3, participations=2, groups=2)
+    ['a', 'c']
+    """
+    return [
+        one
+        for one in candidates
+        if len(rounds := past.get(one, ())) < participations
+        and all(round_ - earlier >= groups for earlier in rounds)
+    ]
+
+
+# What comes of it.
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class NodeFault:
+    """A message that counts as not sent: which node is to blame, at which stage, and why."""
+
+    node: int
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetResult:
     """What a round released, and who is in it, by the numbers of the roster."""
 
     total: Reals
     participants: tuple[int, ...]
     survivors: tuple[int, ...]
     wrap: WrapEstimate
-    balance: float | None = None
+    clip_count: float | None = None
     """Clients within the clip less those beyond it, with noise, if the clip adapts."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Means of the clients' metrics with noise, and the ends of their intervals."""
+
+
+class _Phase(Protocol):
+    def step(self, messages: Iterable[bytes], /) -> Any: ...  # noqa: ANN401
 
 
 @dataclass(frozen=True, slots=True)
 class SecureRound:
-    """One round among the nodes that were invited."""
+    """One round among the nodes that were asked; ``faults`` and ``refusals`` fill as it runs."""
 
     grid: Grid
     ledger: Ledger
     roster: Roster
-    invitation: Invitation
-    model: bytes
-    """Digest of the model that the nodes are given."""
-    train_timeout: float
+    config: RoundConfig
+    content: bytes
+    """Digest of what the nodes are given."""
+    first_timeout: float
     stage_timeout: float
+    spent: bool = False
+    """Whether the ledger holds this round already, as a part of a cycle."""
+    faults: list[NodeFault] = field(default_factory=list)
+    refusals: dict[int, str] = field(default_factory=dict)
+    _numbers: dict[int, int] = field(default_factory=dict)
+    """The client's number of each node that takes part."""
 
     @property
-    def protocol(self) -> Round:
+    def protocol(self) -> RoundParameters:
         """What all parties agree on."""
-        return self.invitation.protocol(self.model)
+        return self.config.protocol(self.content)
 
-    def run(self, contents: Mapping[int, RecordDict]) -> Sum:
+    def run(self, contents: Mapping[int, RecordDict]) -> FleetResult:
         """Return the sum over the nodes of ``contents``; `ProtocolError` releases nothing."""
-        enrol = Enrol(Setting(self.protocol, self.roster))
-        adverts = self._train(contents)
-        relay, roll = enrol.step(adverts.values())
-        nodes = _nodes_by_number(roll, adverts)
-        relayed = self._ask("share", dict.fromkeys(nodes.values(), roll))
-        gather, boxes = relay.step(relayed.values())
-        boxed = {nodes[number]: box for number, box in boxes.items()}
-        masked = self._ask("mask", boxed, opened_masked)
-        confirm, survivors = gather.step(masked.values())
-        agreements = self._ask("agree", dict.fromkeys(masked, survivors))
-        unlock, agreed = confirm.step(agreements.values())
-        # From here on the clients open the sum, so this is the last moment to pay for it.
-        self.ledger.spend(
-            self.invitation.plan.mechanism,
-            key=self.invitation.round_id,
-            replayable=confirm.gathered.replayable,
-            note=f"round {self.invitation.number}",
+        adverts = self._advertise(contents)
+        share_phase, participants = self._step(
+            "advertise_keys", CollectKeys(Setting(self.protocol, self.roster)), adverts
         )
-        openings = self._ask("unmask", dict.fromkeys(agreements, agreed))
-        return self._decoded(unlock.step(openings.values()), tuple(sorted(nodes)))
+        self._admit(participants, adverts)
+        nodes = {number: node for node, number in self._numbers.items()}
+        dealt = self._ask("share_keys", dict.fromkeys(self._numbers, participants))
+        input_phase, boxes = self._step("share_keys", share_phase, dealt)
+        self._blame("share_keys", dealt, boxes, input_phase.faults[len(share_phase.faults) :])
+        delivered = {nodes[number]: box for number, box in boxes.items()}
+        masked = self._ask("masked_input", delivered)
+        check_phase, survivors = self._step("masked_input", input_phase, masked)
+        alive = check_phase.summed.survivors.tolist()
+        self._blame("masked_input", masked, alive, check_phase.faults[len(input_phase.faults) :])
+        checked = {nodes[number]: survivors for number in alive}
+        signatures = self._ask("consistency_check", checked)
+        unmask_phase, agreed = self._step("consistency_check", check_phase, signatures)
+        signers = Agreements.decode(agreed).senders.tolist()
+        new = unmask_phase.faults[len(check_phase.faults) :]
+        self._blame("consistency_check", signatures, signers, new)
+        # From here on the clients open the sum, so this is the last moment to spend for it.
+        if not self.spent:
+            self.ledger.spend(
+                self.config.plan.mechanism,
+                key=self.config.round_id,
+                replayable=check_phase.summed.replayable,
+                note=f"round {self.config.number}",
+            )
+        openings = self._ask("unmask", {nodes[n]: agreed for n in signers})
+        outcome: Outcome = self._step("unmask", unmask_phase, openings)
+        self._blame_culprits("unmask", outcome.faults[len(unmask_phase.faults) :])
+        return self._decoded(outcome, tuple(sorted(nodes)))
 
-    def _train(self, contents: Mapping[int, RecordDict]) -> dict[int, bytes]:
-        invited = {
-            node: RecordDict({**content, RECORD: self.invitation.to_record()})
-            for node, content in contents.items()
-        }
-        group = str(self.invitation.number)
-        answers = exchange(self.grid, invited, "train", group=group, timeout=self.train_timeout)
-        return _readable(answers, self.protocol, opened)
+    # The exchanges.
 
-    def _ask(
-        self, stage: str, letters: Mapping[int, bytes], read: _Read = opened
-    ) -> dict[int, bytes]:
-        this = self.protocol
-        answers = exchange(
-            self.grid,
-            {node: letter(data, this) for node, data in letters.items()},
-            f"query.skellam_{stage}",
-            group=str(self.invitation.number),
-            timeout=self.stage_timeout,
-        )
-        return _readable(answers, this, read)
+    def _advertise(self, contents: Mapping[int, RecordDict]) -> dict[int, bytes]:
+        record = config_content(self.config)
+        asked = {node: RecordDict({**c, RECORD: record}) for node, c in contents.items()}
+        kind = "evaluate" if self.config.update is UpdateKind.METRICS else "train"
+        answers = self._exchange("advertise_keys", asked, kind, self.first_timeout)
+        return self._messages("advertise_keys", answers)
 
-    def _decoded(self, outcome: Outcome, members: tuple[int, ...]) -> Sum:
-        codec: Codec = self.invitation.codec(self.model, np.array(members, dtype=np.uint64))
-        total = replace(outcome.total, label=codec.label)
-        seeds = outcome.noise_seeds
-        revealed = [(j, seed) for j, found in seeds.items() for seed in found.values()]
-        if revealed:
-            total = codec.remove(total, revealed)
-        found = Sum(codec.decode(total), members, outcome.survivors, codec.wrap(total))
-        if (clip := self.invitation.clip) is None:
-            return found
-        scaled_back = found.total / clip.factor(self.invitation.plan)
-        return replace(found, total=scaled_back, balance=codec.within(total))
+    def _ask(self, stage: str, sent: Mapping[int, bytes]) -> dict[int, bytes]:
+        round_ = self.protocol
+        contents = {node: content_of(data, round_) for node, data in sent.items()}
+        answers = self._exchange(stage, contents, f"query.skellam_{stage}", self.stage_timeout)
+        return self._messages(stage, answers)
 
+    def _exchange(
+        self, stage: str, contents: Mapping[int, RecordDict], kind: str, timeout: float
+    ) -> Answers:
+        group = str(self.config.number)
+        answers = exchange(self.grid, contents, kind, group=group, timeout=timeout)
+        self.refusals.update(answers.refusals)
+        self._hear(stage, answers.refusals.values())
+        return answers
 
-def _readable(answers: Mapping[int, RecordDict], this: Round, read: _Read) -> dict[int, bytes]:
-    """Return the bytes of those answers that are letters at all."""
-    found = {}
-    for node, content in answers.items():
+    def _messages(self, stage: str, answers: Answers) -> dict[int, bytes]:
+        """Return the bytes of those answers that are messages of ``stage``, from their senders."""
+        found = {}
+        for node, content in answers.contents.items():
+            try:
+                read = read_masked_vector if stage == "masked_input" else read_content
+                data = read(content, self.protocol)
+                self._check(node, stage, data)
+            except Exception as error:  # noqa: BLE001  (one bad message never ends a run)
+                known = isinstance(error, SkellamError)
+                self._fault(node, stage, str(error) if known else "it cannot be read")
+            else:
+                found[node] = data
+        return found
+
+    def _check(self, node: int, stage: str, data: bytes) -> None:
+        """Raise unless ``data`` is a message of ``stage`` in the name of the node's client."""
+        if stage == "advertise_keys":
+            advert = authentic(Advertisement, data, self.roster, self.protocol.digest)
+            for key in (advert.channel_key, advert.mask_key):
+                _ANY_KEY.agree(key, b"", culprit=advert.sender)
+            return
+        message = _KINDS[stage].decode(data)
+        signed = Receipt.decode(message.receipt) if isinstance(message, MaskedVector) else message
+        if signed.sender != self._numbers[node]:
+            raise TamperError("a message in the name of another client")
+
+    def _step(self, stage: str, phase: _Phase, messages: Mapping[int, bytes]) -> Any:  # noqa: ANN401
+        """Take a step of the protocol; whoever made it fail is noted first."""
         try:
-            found[node] = read(content, this)
-        except MessageError:
-            continue
-    return found
+            return phase.step(messages.values())
+        except ProtocolError as error:
+            self._blame_culprits(stage, getattr(error, "faults", ()))
+            self._blame_culprits(stage, [Fault(str(error), getattr(error, "culprit", None))])
+            raise
+        except Exception as error:
+            _log.exception("stage %s failed", stage)
+            raise ProtocolError(f"stage {stage} failed; the server's log says why") from error
+
+    def _admit(self, participants: bytes, adverts: Mapping[int, bytes]) -> None:
+        """Note which node is which client: who sent the very bytes that are on the list."""
+        entries = set(ParticipantList.decode(participants).rows)
+        for node, data in adverts.items():
+            number = Advertisement.decode(data).sender
+            if data in entries and number not in self._numbers.values():
+                self._numbers[node] = number
+            else:
+                self._fault(node, "advertise_keys", f"client {number} advertised twice")
+
+    # Who is to blame.
+
+    def failure(self, error: Exception) -> str:
+        """Return why the round failed, with whom it blames and what the nodes said."""
+        parts = [str(error)]
+        parts += [f"node {f.node} is to blame at {f.stage}: {f.reason}" for f in self.faults]
+        said = Counter(self.refusals.values())
+        parts += [f"{count} nodes said: {text}" for text, count in said.most_common(3)]
+        return "; ".join(parts)
+
+    def _fault(self, node: int, stage: str, reason: str) -> None:
+        self.faults.append(NodeFault(node, stage, reason))
+
+    def _blame(
+        self,
+        stage: str,
+        messages: Mapping[int, bytes],
+        accepted: Collection[int],
+        faults: Sequence[Fault],
+    ) -> None:
+        """Note who sent what was not accepted; the protocol lists faults in the messages' order."""
+        refused = [node for node in messages if self._numbers[node] not in set(accepted)]
+        for node, fault in zip(refused, faults, strict=False):
+            self._fault(node, stage, fault.reason)
+
+    def _blame_culprits(self, stage: str, faults: Iterable[Fault]) -> None:
+        nodes = {number: node for node, number in self._numbers.items()}
+        for fault in faults:
+            # A false signature has no proven culprit; but each node's messages bear its number.
+            culprit = _named(fault.reason) if fault.culprit is None else fault.culprit
+            if culprit in nodes:
+                self._fault(nodes[culprit], stage, fault.reason)
+
+    def _hear(self, stage: str, refusals: Iterable[str]) -> None:
+        """Blame a client whom more nodes accuse than may collude: one of these is honest."""
+        named = Counter(_named(text) for text in refusals)
+        for node, number in self._numbers.items():
+            if named[number] > self.config.colluders(len(self._numbers)):
+                self._fault(node, stage, f"{named[number]} nodes refuse what it sent them")
+
+    # The sum.
+
+    def _decoded(self, outcome: Outcome, members: tuple[int, ...]) -> FleetResult:
+        codec: Codec = self.config.codec(self.content, len(members))
+        total = replace(outcome.total, label=codec.label)
+        if codec.spec.removable:
+            total = codec.remove(total, outcome.noise_seeds.values())
+        result = FleetResult(codec.decode(total), members, outcome.survivors, codec.wrap(total))
+        if (clip := self.config.clip) is not None:
+            scaled_back = result.total / clip.factor(self.config.plan)
+            return replace(result, total=scaled_back, clip_count=codec.clip_count(total))
+        return self._without_metrics(result)
+
+    def _without_metrics(self, result: FleetResult) -> FleetResult:
+        """Return the result with the metrics taken off the end of the vector."""
+        ranges, plan = self.config.metrics, self.config.plan
+        if ranges is None:
+            return result
+        dimension = plan.dimension - len(ranges)
+        means = ranges.released(
+            result.total.values[dimension:],
+            dimension=dimension,
+            clip=plan.clip,
+            clients=plan.cohort,
+            error=plan.error.total**0.5,
+        )
+        return replace(result, total=Reals(result.total.values[:dimension]), metrics=means)
 
 
-def _nodes_by_number(roll: bytes, adverts: Mapping[int, bytes]) -> dict[int, int]:
-    """Return which node sent which number's advertisement: the very bytes that are on the roll."""
-    entries = set(Roll.decode(roll).rows)
-    return {Advertisement.decode(d).sender: node for node, d in adverts.items() if d in entries}
+def _named(text: str) -> int | None:
+    """Return the number of the client that an error of the protocol names, if it names one."""
+    found = re.search(r"\bclient (\d{1,19})\b", text)
+    return None if found is None else int(found[1])

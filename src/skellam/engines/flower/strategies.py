@@ -1,7 +1,8 @@
-"""Which strategies may run on sums: those that need nothing but the mean of the updates."""
+"""Strategies: those that need nothing but the mean of the updates may run on sums."""
 
 from __future__ import annotations
 
+from logging import getLogger
 from typing import TypeVar
 
 from flwr.serverapp import strategy as flower
@@ -32,6 +33,7 @@ _REASONS: dict[type[Strategy], str] = {
     flower.DifferentialPrivacyServerSideFixedClipping: "it clips every client's update itself",
 }
 _DECLARED = "__skellam_mean_based__"
+_log = getLogger("skellam.flower")
 _S = TypeVar("_S", bound=type[Strategy])
 
 
@@ -42,7 +44,7 @@ def mean_based(kind: _S) -> _S:
 
 
 def require_mean_based(strategy: Strategy) -> None:
-    """Raise `DomainError` unless ``strategy`` runs on the mean alone, over all nodes."""
+    """Raise `DomainError` unless ``strategy`` runs on the mean alone."""
     kind = type(strategy)
     for known, reason in _REASONS.items():
         if isinstance(strategy, known):
@@ -52,12 +54,18 @@ def require_mean_based(strategy: Strategy) -> None:
             f"{kind.__name__} is not known to need only the mean of the updates; "
             "if it does, declare it with @mean_based"
         )
-    if getattr(strategy, "fraction_train", 1.0) != 1.0:
-        raise DomainError(
-            "fraction_train must stay 1.0: SecureGrid draws the cohort, as the plan has it"
-        )
-    if getattr(strategy, "fraction_evaluate", 0.0) != 0.0:
-        raise DomainError(
-            "fraction_evaluate must be 0.0: evaluation on nodes would report single clients; "
-            "pass evaluate_fn to start() and evaluate on the server"
-        )
+
+
+def adapt(strategy: Strategy, *, evaluates: bool) -> None:
+    """Make ``strategy`` ask all nodes: the grid draws the cohort, as the plan has it.
+
+    Evaluation on nodes is off unless metrics are summed with noise. Raises `DomainError` unless
+    the strategy needs only the mean of the updates.
+    """
+    require_mean_based(strategy)
+    wanted = {"fraction_train": 1.0, "fraction_evaluate": 1.0 if evaluates else 0.0}
+    for name, value in wanted.items():
+        found = getattr(strategy, name, value)
+        if found != value:
+            _log.info("%s is %g here, not %g: the plan says who is asked", name, value, found)
+            setattr(strategy, name, value)

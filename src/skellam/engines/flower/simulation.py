@@ -1,4 +1,4 @@
-"""Nodes of Flower's simulation: all on one machine, with keys that this machine makes up.
+"""Simulated nodes: all on one machine, with keys that this machine makes up.
 
 A server cannot put a real node into this mode: it is taken only inside the simulation's own worker
 processes, and only if the app allows it.
@@ -12,8 +12,7 @@ from pathlib import Path
 
 from flwr.app import Context
 
-from skellam.engines.flower.limits import Limits
-from skellam.engines.flower.node import NODE_CONFIG_KEY, Node
+from skellam.engines.flower.node import NODE_CONFIG_KEY, Limits, Node
 from skellam.entropy import SystemEntropy, derive_key, random_bytes
 from skellam.errors import DomainError
 from skellam.secagg import Identity, Roster
@@ -27,22 +26,27 @@ def node_of(context: Context, simulated: Limits | None) -> Node:
     named = context.node_config.get(NODE_CONFIG_KEY)
     if named is not None:
         return Node.load(str(named))
-    if simulated is None or not _in_simulation():
+    if not _in_simulation():
         raise DomainError(
             f'this SuperNode\'s --node-config must name its file: {NODE_CONFIG_KEY}="node.toml"'
         )
+    if simulated is None:
+        raise DomainError(
+            "this app runs under Flower's simulation, for which it names no limits: "
+            "protect(..., simulated=Limits.for_simulation()), or limits of your own"
+        )
     number = int(context.node_config["partition-id"])
-    roster = virtual_roster(context.run_id, int(context.node_config["num-partitions"]))
-    spend = virtual_folder(context.run_id) / f"{number}.spend"
+    roster = simulated_roster(context.run_id, int(context.node_config["num-partitions"]))
+    spend = simulation_folder(context.run_id) / f"{number}.spend"
     return Node(_identity(context.run_id, number), roster, simulated, spend)
 
 
-def virtual_roster(run_id: int, nodes: int) -> Roster:
+def simulated_roster(run_id: int, nodes: int) -> Roster:
     """Return the roster of a simulation with ``nodes`` nodes, numbered from 0."""
     return Roster({n: _identity(run_id, n).public for n in range(nodes)})
 
 
-def virtual_folder(run_id: int) -> Path:
+def simulation_folder(run_id: int) -> Path:
     """Return where a simulation keeps its files; it is made if need be."""
     folder = _folder() / str(run_id)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A grid in this process: calls a client app directly, for fast tests of any app."""
+"""Testing: a grid in this process that calls a client app directly, for fast tests of any app."""
 
 from __future__ import annotations
 

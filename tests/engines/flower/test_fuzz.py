@@ -1,0 +1,236 @@
+"""Mutated messages at the wire of the fleet: the run goes on, the sum of the others is right, and
+the sender is named or silent."""
+
+import random
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+from oracles.flower_fleet import Fleet, plan
+from skellam.engines.flower import rounds
+from skellam.engines.flower.messages import Answers
+from skellam.errors import SkellamError
+from skellam.secagg import Setting
+
+STAGES = ("advertise_keys", "share_keys", "masked_input", "consistency_check", "unmask")
+HOSTILE = 4
+WRONG = [0, -1, 1 << 62, 1.5, float("nan"), True, "", "x" * 300, b"", bytes(32), [1, 2], [b"a"], []]
+ARRAYS = [
+    Array("uint8", (3,), "skellam.raw", b""),
+    Array("float32", (10**12,), "numpy.ndarray", b"\x93NUMPY"),
+    Array("object", (), "", bytes(400)),
+]
+
+
+def flipped(data, rng):
+    """Change some bits."""
+    octets = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 8])):
+        if octets:
+            octets[rng.randrange(len(octets))] ^= 1 << rng.randrange(8)
+    return bytes(octets)
+
+
+def cut(data, rng):
+    return data[: rng.randrange(len(data) + 1)]
+
+
+def grown(data, rng):
+    at = rng.randrange(len(data) + 1)
+    return data[:at] + rng.randbytes(rng.choice([1, 2, 4, 40])) + data[at:]
+
+
+def overwritten(data, rng):
+    at, size = rng.randrange(len(data) + 1), rng.choice([1, 2, 4, 8, 32])
+    return data[:at] + rng.choice([bytes(size), b"\xff" * size]) + data[at + size :]
+
+
+BYTES = (flipped, cut, grown, overwritten)
+
+
+def mutated(content, others, rng):
+    """Return ``content`` with one thing wrong in it."""
+    content = deepcopy(content)
+    vector = content.get("skellam.vector")
+    if vector is not None and rng.random() < 0.5:
+        array = vector["packed"]
+        if rng.random() < 0.7:
+            array.data = rng.choice(BYTES)(array.data, rng)
+        else:
+            vector["packed"] = rng.choice(ARRAYS)
+        return content
+    record = content["skellam"]
+    match rng.randrange(12):
+        case 0:
+            record[rng.choice(["data", "round"])] = rng.choice(WRONG)
+        case 1:
+            del record[rng.choice(["data", "round"])]
+        case 2:
+            content["skellam"] = rng.choice(
+                [MetricRecord({"data": 1}), ArrayRecord(), ConfigRecord()]
+            )
+        case 3:
+            return RecordDict()
+        case 4:
+            return deepcopy(rng.choice(others))
+        case 5:
+            record["data"] = rng.randbytes(rng.randrange(400))
+        case _:
+            record["data"] = rng.choice(BYTES)(record["data"], rng)
+    return content
+
+
+@dataclass
+class Stage:
+    """A stage of an honest round, which can be played again."""
+
+    round_: rounds.SecureRound
+    phase: type
+    kept: bytes
+    answers: dict
+    expected: object
+
+    def play(self, stage, answers):
+        """Return the round and what the step gave, with these answers."""
+        round_ = replace(self.round_, faults=[], refusals={}, _numbers=dict(self.round_._numbers))
+        messages = round_._messages(stage, Answers(answers))
+        phase = self.phase.from_bytes(self.kept, Setting(round_.protocol, round_.roster))
+        following = round_._step(stage, phase, messages)
+        return round_, messages, following
+
+
+@cache
+def recorded(folder):
+    """Return the stages of an honest round."""
+    found = {}
+    monkeypatch = pytest.MonkeyPatch()
+    exchange, step = rounds.SecureRound._exchange, rounds.SecureRound._step
+    heard = {}
+
+    def remember(self, stage, *rest):
+        heard[stage] = exchange(self, stage, *rest)
+        return heard[stage]
+
+    def snapshot(self, stage, phase, messages):
+        kept = phase.to_bytes()
+        copy = replace(self, _numbers=dict(self._numbers))
+        result = step(self, stage, phase, messages)
+        found[stage] = Stage(copy, type(phase), kept, deepcopy(heard[stage].contents), result)
+        return result
+
+    monkeypatch.setattr(rounds.SecureRound, "_exchange", remember)
+    monkeypatch.setattr(rounds.SecureRound, "_step", snapshot)
+    _, (report,) = Fleet(folder, plan(bits=13)).start()
+    monkeypatch.undo()
+    assert report.failure == ""
+    return found
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory):
+    return recorded(tmp_path_factory.mktemp("fleet"))
+
+
+def signers(stage, following):
+    """Return whose messages are in what follows, as far as it says."""
+    match stage:
+        case "advertise_keys":
+            return rounds.ParticipantList.decode(following[1]).senders.tolist()
+        case "share_keys":
+            return sorted(following[1])
+        case "masked_input":
+            return following[0].summed.survivors.tolist()
+        case "consistency_check":
+            return rounds.Agreements.decode(following[1]).senders.tolist()
+        case "unmask":
+            return None
+
+
+def assert_the_others_are_served(stage, recording, rng):
+    answers = dict(recording.answers)
+    others = [content for node, content in answers.items() if node != HOSTILE]
+    answers[HOSTILE] = mutated(answers[HOSTILE], others, rng)
+    round_, messages, following = recording.play(stage, answers)
+    assert {fault.node for fault in round_.faults} <= {HOSTILE}
+    numbers = signers(stage, following)
+    if stage == "unmask":
+        assert np.array_equal(following.total.values, recording.expected.total.values)
+        assert following.survivors == recording.expected.survivors
+    else:
+        assert set(numbers) >= {1, 2, 4, 5}
+        # It is in, or it never came through, or it is among the faults of the protocol.
+        assert (3 in numbers) != (HOSTILE not in messages or len(following[0].faults) == 1)
+    if stage == "masked_input" and 3 not in numbers:
+        total = sum(vector(round_, content) for content in others) % (1 << 13)
+        assert np.array_equal(np.frombuffer(following[0].summed.total, dtype=np.uint16), total)
+
+
+def vector(round_, content):
+    packed = content["skellam.vector"]["packed"].data
+    return unpacked(packed, round_)
+
+
+def unpacked(packed, round_):
+    """Return the residues, by integers alone."""
+    number = int.from_bytes(packed, "little")
+    mask = (1 << 13) - 1
+    return np.array([(number >> 13 * i) & mask for i in range(round_.protocol.length)])
+
+
+def fuzz(stages, count, seed):
+    rng = random.Random(seed)
+    for at in range(count):
+        stage = STAGES[at % len(STAGES)]
+        assert_the_others_are_served(stage, stages[stage], rng)
+
+
+def test_no_mutated_answer_stops_the_server(stages):
+    fuzz(stages, 1000, seed=1)
+
+
+@pytest.mark.slow
+def test_ten_thousand_mutated_answers_do_not_stop_the_server(stages):
+    fuzz(stages, 10_000, seed=2)
+
+
+def disturbed(rng, direction):
+    """A network on which one message of one node, in one direction, is changed."""
+    kind = rng.choice(["train", *(f"query.skellam_{stage}" for stage in STAGES[1:])])
+
+    def change(message):
+        metadata = message.metadata
+        node = metadata.src_node_id if direction == "uplink" else metadata.dst_node_id
+        if node == HOSTILE and metadata.message_type == kind and message.has_content():
+            if kind == "train" and direction == "downlink":
+                record = message.content["skellam"]
+                record["config"] = rng.choice(BYTES)(record["config"].encode(), rng).decode(
+                    errors="replace"
+                )
+            else:
+                message.content = mutated(message.content, [message.content], rng)
+        return message
+
+    return {direction: change}
+
+
+@pytest.mark.parametrize("direction", ["uplink", "downlink"])
+def test_whole_runs_go_on_whatever_one_node_sends_or_gets(tmp_path, direction):
+    """Nobody but the node whose message was changed is blamed or lost."""
+    rng = random.Random(3)
+    limits = {"max_participations": 100, "total_epsilon": 1000.0}
+    fleet = Fleet(tmp_path, limits=limits, budget=1e4)
+    for _ in range(12):
+        _, (report,) = fleet.start(network=disturbed(rng, direction))
+        assert report.failure == ""
+        assert {fault.node for fault in report.faults} <= {HOSTILE}
+        assert set(report.result.survivors) >= {1, 2, 4, 5}
+
+
+def test_what_is_raised_about_a_message_is_ours(stages):
+    recording = stages["masked_input"]
+    with pytest.raises(SkellamError):
+        recording.play("masked_input", {})
