@@ -1,0 +1,113 @@
+"""Whole rounds in memory: both servers and all clients in one process, through real messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from skellam.entropy import Entropy
+from skellam.errors import ProtocolError
+from skellam.twoserver import client, helper
+from skellam.twoserver._shared import Identity, Roster
+from skellam.twoserver.client import ClientState, Inputs, Party
+from skellam.twoserver.constants import RunConstants, RunLimits
+from skellam.twoserver.helper import HelperSetting, HelperState, Refused
+from skellam.twoserver.leader import Idle, LeaderSetting, Release, propose
+from skellam.vectors import Residues
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulation:
+    """A run between rounds: the state of both servers and of every client."""
+
+    leader: Idle
+    helper: HelperState
+    clients: Mapping[int, ClientState]
+    leader_setting: LeaderSetting
+    helper_setting: HelperSetting
+    parties: Mapping[int, Party]
+
+    @property
+    def release(self) -> Release:
+        """What the latest round opened."""
+        if self.leader.release is None:
+            raise ProtocolError("nothing was opened yet; run a round")
+        return self.leader.release
+
+
+def begin(
+    constants: RunConstants,
+    identities: Iterable[Identity],
+    *,
+    entropy: Entropy,
+    limits: RunLimits | None = None,
+) -> Simulation:
+    """Return a run among ``identities``; without ``limits`` whatever ``constants`` say is done."""
+    accepted = limits or RunLimits(
+        min_noise_multiplier=0.0,
+        max_participations=constants.participations,
+        min_cohort=1,
+        helper_noise_alone=True,
+    )
+    leading, helping = (Identity.generate(i, entropy=entropy) for i in range(2))
+    members = {identity.number: identity for identity in identities}
+    roster = Roster({number: identity.public for number, identity in members.items()})
+    leader_setting = LeaderSetting(leading, helping.public, roster)
+    helper_setting = HelperSetting(helping, leading.public, roster, accepted)
+    proposed = propose(constants, setting=leader_setting, entropy=entropy)
+    helper_state = helper.grant(proposed.message, setting=helper_setting, entropy=entropy)
+    return Simulation(
+        leader=proposed.granted(helper_state.reply, setting=leader_setting),
+        helper=helper_state,
+        clients=dict.fromkeys(members, ClientState()),
+        leader_setting=leader_setting,
+        helper_setting=helper_setting,
+        parties={
+            number: Party(
+                identity, leading.public, helping.public, accepted, constants.participations
+            )
+            for number, identity in members.items()
+        },
+    )
+
+
+def run_round(
+    simulation: Simulation,
+    round_: int,
+    vectors: Mapping[int, Residues],
+    *,
+    entropy: Entropy,
+    round_input: bytes = bytes(32),
+) -> Simulation:
+    """Return the run after ``round_``, in which the clients of ``vectors`` took part.
+
+    The error of a client or server that refuses to go on is raised.
+    """
+    s = simulation
+    label = next((vector.label for vector in vectors.values()), b"")
+    collecting = s.leader.begin(round_, round_input, label=label)
+    start = collecting.start_message(setting=s.leader_setting)
+    constants = s.leader.constants
+    inputs = Inputs(constants.plan, round_input, constants.norm_bound)
+    reported = dict[int, ClientState]()
+
+    def reports() -> Iterator[bytes]:
+        for number, vector in vectors.items():
+            joined = client.join(
+                s.clients[number], s.leader.offer, start, party=s.parties[number], inputs=inputs
+            )
+            state = joined.report(vector, entropy=entropy)
+            reported[number] = state.sent()
+            yield state.message
+
+    waiting = collecting.add(reports(), setting=s.leader_setting).close()
+    job = waiting.job(setting=s.leader_setting)
+    answered = helper.handle(s.helper, job, setting=s.helper_setting)
+    if isinstance(answered, Refused):
+        raise ProtocolError(f"the helper refused: {answered.rejections}")
+    return replace(
+        s,
+        leader=waiting.open(answered.reply, setting=s.leader_setting),
+        helper=answered.state,
+        clients={**s.clients, **reported},
+    )
