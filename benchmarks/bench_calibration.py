@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
 from skellam.accounting import Gaussian, Sampled, epsilon
-from skellam.plan import Plan
+from skellam.plan import CalibratedPlan, Plan
 
 CLIP, COHORT, POPULATION, ROUNDS, BITS = 0.03, 100, 3400, 1500, 16
 PADDED, K, TARGET = 2**20, 3, 10.0
@@ -33,7 +33,7 @@ def main() -> None:
     report.print()
 
 
-def plan() -> Plan:
+def plan() -> CalibratedPlan:
     return Plan(
         dimension=1_018_174,
         clip=CLIP,

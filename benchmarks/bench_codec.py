@@ -12,6 +12,7 @@ import subprocess
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def spec_of(dimension: int) -> CodecSpec:
         bits=BITS,
         rounding=Unbiased(6 * SCALE * CLIP / math.sqrt(dimension)),
         noise=SkellamShares(VARIANCE, CLIENTS),
-        padded=dimension,
+        padded_dim=dimension,
     )
 
 
@@ -103,7 +104,7 @@ def encoding(size: int, repeats: int) -> Timing:
 
 def decoding(size: int) -> Timing:
     codec = Codec(spec_of(size), public_seed=bytes(32))
-    total = codec.encode(update(size), entropy=ENTROPY)
+    total = replace(codec.encode(update(size), entropy=ENTROPY), messages=CLIENTS)
     signs = np.random.default_rng(2).choice(np.array([-1, 1], dtype=np.float32), size)
     rivals = {
         "NumPy": using("NumPy", lambda: codec.decode(total)),
@@ -148,11 +149,10 @@ def odd_length(report: Report) -> None:
     """One coordinate more than 2^22 must not cost what 2^23 costs."""
     dimension = (1 << 22) + 1
     x = update(dimension)
+    longer = partial(replace, spec_of(dimension - 1), dimension=dimension, sent_dim=0)
     specs = {
-        "ours": replace(
-            spec_of(dimension - 1), dimension=dimension, padded=padded_length(dimension)
-        ),
-        "next power": replace(spec_of(dimension - 1), dimension=dimension, padded=1 << 23),
+        "ours": longer(padded_dim=padded_length(dimension)),
+        "next power": longer(padded_dim=1 << 23),
         "2^22": spec_of(dimension - 1),
     }
     rivals = {

@@ -17,8 +17,7 @@ from skellam.accounting import (
     gaussian_sigma,
     rdp_bound,
 )
-from skellam.accounting.convolution import discrete_gaussian_sum_law
-from skellam.accounting.laws import Law, skellam_law
+from skellam.accounting.laws import Law, discrete_gaussian_sum_law, skellam_law
 from skellam.accounting.paper import distributed_discrete_gaussian_rdp
 from skellam.entropy import SystemEntropy
 
@@ -65,7 +64,7 @@ def error() -> None:
         for buckets in (1, 16):
             query = analytics.histogram(
                 range(BUCKETS + 1),
-                most_buckets=buckets,
+                max_buckets=buckets,
                 clients=CLIENTS,
                 epsilon=target,
                 delta=DELTA,

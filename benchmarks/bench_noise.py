@@ -13,7 +13,7 @@ from benchmarks.bernoulli import discrete_gaussian
 from benchmarks.timing import Report, Timing, interleave
 
 from skellam.entropy import SystemEntropy
-from skellam.noise import DiscreteGaussian, IntegerNoise, Skellam
+from skellam.noise import DiscreteGaussianSampler, IntegerSampler, SkellamSampler
 
 DRAWS = 1 << 20
 FEW = 1 << 10
@@ -41,7 +41,7 @@ def skellam() -> None:
     for variance in VARIANCES:
         timing = interleave(
             {
-                **ours(Skellam(variance)),
+                **ours(SkellamSampler(variance)),
                 "aes": partial(ENTROPY.fill, np.empty(DRAWS, dtype=words(variance))),
                 "poisson": numpy_rival(variance),
                 "torch": torch_rival(variance),
@@ -76,8 +76,8 @@ def gaussian() -> None:
     )
     for sigma in SIGMAS:
         rivals = {
-            **ours(DiscreteGaussian(sigma)),
-            **{f"Skellam, {name}": run for name, run in ours(Skellam(sigma**2)).items()},
+            **ours(DiscreteGaussianSampler(sigma)),
+            **{f"Skellam, {name}": run for name, run in ours(SkellamSampler(sigma**2)).items()},
             "rejection": lambda sigma=sigma: [discrete_gaussian(sigma) for _ in range(FEW)],
         }
         if find_spec("opendp"):
@@ -95,7 +95,7 @@ def gaussian() -> None:
     report.print()
 
 
-def ours(law: IntegerNoise) -> dict[str, Callable[[], object]]:
+def ours(law: IntegerSampler) -> dict[str, Callable[[], object]]:
     buffer = np.empty(DRAWS, dtype=law.dtype)
 
     def draw(backend: str) -> None:

@@ -2,7 +2,7 @@
 
 A few clients are timed by themselves, each step as in a process that remembers nothing: keys,
 shares, masks, reading the lists, the ring, and all signatures that a client verifies. What is
-linear in the cohort, reading the roll and the ring, is also shown apart. All ten thousand clients
+linear in the cohort, reading the list and the ring, is also shown apart. All ten thousand clients
 really run, which takes about ten minutes.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import log2
 from statistics import median
 from typing import Any
@@ -18,32 +19,33 @@ from typing import Any
 import numpy as np
 from benchmarks.timing import Report
 
+from skellam.cohorts import Tolerance
 from skellam.entropy import SystemEntropy
 from skellam.secagg import (
-    History,
     Identity,
     Party,
     Roster,
-    Round,
+    RoundParameters,
+    SeenRounds,
     Setting,
     Topology,
     client,
     graph,
-    participants,
+    messages,
     server,
 )
 from skellam.vectors import Residues
 
 SIZES = (100, 1000, 10_000)
 LENGTH, BITS = 64, 16
-SILENT = COLLUDING = 20
-"""One in so many is tolerated."""
+TOLERATED = Fraction(1, 20)
+"""Of a cohort that is the whole population: so many dropouts, and exactly so many colluders."""
 SAMPLE = 10
 REMEMBERED: tuple[Any, ...] = (
-    graph.topology,
+    graph.sparsest,
     graph.graph,
-    participants.enrolled,
-    participants._attested,  # noqa: SLF001
+    messages.participants_of,
+    messages._attested,  # noqa: SLF001
 )
 
 
@@ -104,66 +106,65 @@ def measure(clients: int) -> Cost:
     entropy = SystemEntropy()
     identities = [Identity.generate(i, entropy=entropy) for i in range(clients)]
     roster = Roster({identity.number: identity.public for identity in identities})
-    this = Round(
+    round_ = RoundParameters(
         round_id=bytes(32),
         plan=bytes(32),
         model=bytes(32),
         bits=BITS,
         length=LENGTH,
-        dropouts=clients // SILENT,
-        colluders=clients // COLLUDING,
-        least=clients,
+        tolerance=Tolerance(TOLERATED, TOLERATED, population=clients),
+        min_participants=clients,
     )
     vector = Residues(np.ones(LENGTH, dtype=np.uint16), BITS)
-    cost = Cost(this.topology(clients))
-    phases: list[Any] = [client.Advertise(Party(this, roster, each)) for each in identities]
+    cost = Cost(round_.topology(clients))
+    phases: list[Any] = [client.AdvertiseKeys(Party(round_, roster, each)) for each in identities]
 
-    def advertise(phase: client.Advertise, _: bytes) -> tuple[Any, bytes]:
-        return phase.step(history=History(), entropy=entropy)[:2]
+    def advertise(phase: client.AdvertiseKeys, _: bytes) -> tuple[Any, bytes]:
+        return phase.step(seen=SeenRounds(), entropy=entropy)[:2]
 
     steps: list[Callable[[Any, bytes], tuple[Any, bytes]]] = [
         advertise,
-        lambda phase, letter: phase.step(letter, entropy=entropy),
-        lambda phase, letter: phase.step(letter, vector),
-        lambda phase, letter: phase.step(letter),
-        lambda phase, letter: phase.step(letter, entropy=entropy),
+        lambda phase, message: phase.step(message, entropy=entropy),
+        lambda phase, message: phase.step(message, vector),
+        lambda phase, message: phase.step(message),
+        lambda phase, message: phase.step(message, entropy=entropy),
     ]
-    desk: Any = server.Enrol(Setting(this, roster))
+    server_phase: Any = server.CollectKeys(Setting(round_, roster))
     outgoing: Any = b""
     for step in steps:
-        if desk.TAG == server.Relay.TAG:
-            cost.linear = linear(outgoing, this, roster)
+        if server_phase.TAG == server.CollectShares.TAG:
+            cost.linear = linear(outgoing, round_, roster)
         sent = []
         for number, phase in enumerate(phases):
-            letter = outgoing.pop(number) if isinstance(outgoing, dict) else outgoing
+            message = outgoing.pop(number) if isinstance(outgoing, dict) else outgoing
             if number < SAMPLE:
                 forget()
             start = time.thread_time()
-            phases[number], data = step(phase, letter)
+            phases[number], data = step(phase, message)
             if number < SAMPLE:
                 cost.clients[number] += time.thread_time() - start
                 cost.sent += len(data) // SAMPLE
-                cost.received += len(letter) // SAMPLE
+                cost.received += len(message) // SAMPLE
             sent.append(data)
         start = time.thread_time()
-        result = desk.step(sent)
+        result = server_phase.step(sent)
         cost.server += time.thread_time() - start
         if isinstance(result, tuple):
-            desk, outgoing = result
+            server_phase, outgoing = result
     if set(result.total.values.tolist()) != {clients % (1 << BITS)}:
         raise AssertionError("the sum is wrong")
     return cost
 
 
-def linear(roll: bytes, this: Round, roster: Roster) -> float:
-    """Return the least time that reading the roll, finding it on the roster and the ring take."""
+def linear(listed: bytes, round_: RoundParameters, roster: Roster) -> float:
+    """Return the least time that reading the list, finding it on the roster and the ring take."""
 
     def once() -> float:
         forget()
-        this.topology(this.least)
+        round_.topology(round_.min_participants)
         start = time.thread_time()
-        peers = participants.enrolled(roll, this)
-        participants.find(peers.ids, roster.numbers, "is not on the roster")
+        peers = messages.participants_of(listed, round_)
+        messages.find(peers.ids, roster.numbers, "is not on the roster")
         peers.graph  # noqa: B018
         return time.thread_time() - start
 

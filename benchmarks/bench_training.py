@@ -1,11 +1,11 @@
 """What does privacy add to a round of training, against Flower's simulation that adds none?
 
 100 clients hand 2^20 numbers each to the server. Flower's simulation (Ray) carries them there and
-back as floats; ours encodes them with noise, adds them up and decodes, in the clear or by the whole
-secure-aggregation protocol. Seconds on the clock, since both have processes of their own. Ours is
-run before Ray is started and again after it has ended, for Ray's idle processes take their part of
-the cores; each is shown by its median, Flower's without its first round, in which it starts its
-actors.
+back as floats; ours encodes them with noise, adds them up and decodes, without masks or by the
+whole secure-aggregation protocol. Seconds on the clock, since both have processes of their own.
+Ours is run before Ray is started and again after it has ended, for Ray's idle processes take their
+part of the cores; each is shown by its median, Flower's without its first round, in which it starts
+its actors.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from benchmarks.timing import Report
 
 import skellam as sk
 from skellam import federated as fl
-from skellam.engines.local import Aggregate, Round, clear, secure
+from skellam.engines.local import Aggregate, Round, secure, unmasked
 from skellam.federated.data import Examples
-from skellam.federated.local import Learner
+from skellam.plan import CalibratedPlan
+from skellam.tasks import models
 
 CLIENTS, SIZE, ROUNDS = 100, 1 << 20, 4
 ENTROPY = sk.SystemEntropy()
@@ -42,7 +43,7 @@ def main() -> None:
     report = Report("A round of training", "what", "s", "rival", "rival, s")
     typical = {name: median(found) for name, found in overhead().items()}
     flower = typical.pop("Flower")
-    floors = {"clear, NumPy": 2, "clear, Numba": 3, "clear, as installed": 3}
+    floors = {"unmasked, NumPy": 2, "unmasked, Numba": 3, "unmasked, as installed": 3}
     for name, ours in typical.items():
         cells = (name, f"{ours:.3g}", "Flower, no privacy / ours", f"{flower:.3g}")
         report.row(*cells, ratio=flower / ours, floor=floors.get(name))
@@ -71,9 +72,9 @@ def overhead() -> dict[str, list[float]]:
     ).with_noise(1.0)
     vector = np.random.default_rng(1).standard_normal(SIZE, dtype=np.float32)
     ours = {
-        "clear, NumPy": using("NumPy", lambda: run_round(clear, plan, vector)),
-        "clear, Numba": using("Numba", lambda: run_round(clear, plan, vector)),
-        "clear, as installed": lambda: run_round(clear, plan, vector),
+        "unmasked, NumPy": using("NumPy", lambda: run_round(unmasked, plan, vector)),
+        "unmasked, Numba": using("Numba", lambda: run_round(unmasked, plan, vector)),
+        "unmasked, as installed": lambda: run_round(unmasked, plan, vector),
     }
     clock = Clock()
 
@@ -97,9 +98,9 @@ def overhead() -> dict[str, list[float]]:
     return clock.seconds
 
 
-def run_round(aggregate: Aggregate, plan: sk.Plan, vector: np.ndarray) -> object:
-    this = Round(0, bytes(32), tuple(range(CLIENTS)))
-    return aggregate(plan, this, lambda _: vector, entropy=lambda _: ENTROPY)
+def run_round(aggregate: Aggregate, plan: CalibratedPlan, vector: np.ndarray) -> object:
+    round_ = Round(0, bytes(32), tuple(range(CLIENTS)))
+    return aggregate(plan, round_, lambda _: vector, entropy=lambda _: ENTROPY)
 
 
 def simulate(turn: Callable[[Callable[[], object]], None]) -> None:
@@ -144,9 +145,9 @@ def noise_shares() -> dict[str, tuple[float, float | None]]:
     there is no limit for that.
     """
     return {
-        "EMNIST's network, 100 examples": (noise_share(fl.models.paper_cnn, 62, 5, 100), 0.5),
-        "small network, 40 examples": (noise_share(fl.models.small_cnn, 62, 50, 40), 0.5),
-        "linear model, 2 examples": (noise_share(fl.models.linear, 10, 150, 2), None),
+        "EMNIST's network, 100 examples": (noise_share(models.paper_cnn, 62, 5, 100), 0.5),
+        "small network, 40 examples": (noise_share(models.small_cnn, 62, 50, 40), 0.5),
+        "linear model, 2 examples": (noise_share(models.linear, 10, 150, 2), None),
     }
 
 
@@ -154,26 +155,25 @@ def noise_share(model: Callable[[], object], classes: int, clients: int, each: i
     rng = np.random.default_rng(2)
     images = rng.random((each, 28, 28), dtype=np.float32)
     examples = Examples(images, rng.integers(0, classes, each))
-    learner = Learner(model())
-    start = fl.models.flatten(model())
-    training = fl.LocalTraining(rate=0.1, batch=20)
+    task = fl.Task(model(), {"each": examples}, optimizer=fl.sgd(0.1), batch_size=20)
+    worker, start = task.worker(), task.initial(entropy=ENTROPY)
     plan = sk.Plan(
         dimension=len(start), clip=1.0, cohort=clients, rounds=1, sampling="all"
     ).with_noise(1.0)
-    this = Round(0, bytes(32), tuple(range(clients)))
+    round_ = Round(0, bytes(32), tuple(range(clients)))
     busy = 0.0
 
     def update(_: int) -> np.ndarray:
         nonlocal busy
         began = time.thread_time()
-        moved = learner.update(start, examples, training, entropy=ENTROPY)
+        moved = worker.update(start, "each", 0, entropy=ENTROPY)
         busy += time.thread_time() - began
         return moved
 
     seeded = partial(sk.SeededEntropy, bytes(32))
-    clear(plan, this, update, entropy=seeded)
+    unmasked(plan, round_, update, entropy=seeded)
     busy, began = 0.0, time.process_time()
-    clear(plan, this, update, entropy=seeded)
+    unmasked(plan, round_, update, entropy=seeded)
     return 1 - busy / (time.process_time() - began)
 
 

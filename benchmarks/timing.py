@@ -32,7 +32,7 @@ class Timing:
 def interleave(rivals: Mapping[str, Callable[[], object]], *, repeats: int = 5) -> Timing:
     """Time the rivals in turn: in each round the least CPU time of this thread over ``repeats``.
 
-    A rival repeats at once, so that none pays for the caches that another left behind.
+    A rival repeats at once, so that none suffers from the caches that another left behind.
     """
     return Timing(
         tuple(

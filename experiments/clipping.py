@@ -1,27 +1,31 @@
 """Train with fixed clips and with ones that adapt: ``python -m experiments.clipping linear``.
 
-All ways have the same noise multiplier a round, so the same epsilon: a clip that adapts pays for
-its count out of that. All runs of a seed start from the same model and see the same cohorts. The
-rates of server and clip were chosen on validation data of seed 0, from another stream.
+All ways have the same noise multiplier a round, so the same epsilon: a clip that adapts spends a
+part of that on its count. All runs of a seed start from the same model and see the same cohorts.
+The rates of server and clip were chosen on validation data of seed 0, from another stream.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from experiments.runs import chosen
 
 import skellam as sk
 from skellam import federated as fl
+from skellam import tasks
+from skellam.plan import CalibratedPlan
 
 RECORD = Path(__file__).parent / "recorded" / "clipping.jsonl"
 FIXED = (0.03, 0.1, 0.3)
 STARTS = (0.03, 3.0)
+DELTA = 1e-3
 SERVER_RATES = {"linear": 1.0, "small_cnn": 0.2}
 
 
@@ -38,6 +42,19 @@ class Run:
     validation_accuracy: float
     test_accuracy: float
     cpu_seconds: float
+    chosen: Mapping[str, Any]
+    """Fields of `Plan` that were chosen for it, from which `plan` makes the plan again."""
+
+    def plan(self) -> CalibratedPlan:
+        """Return the plan of the run, accounted as plans are today."""
+        kind, *_, start = self.way.split()
+        asked = _asked(float(start), adapts=kind == "adaptive", **self.chosen)
+        return asked.with_noise(self.noise_multiplier, delta=DELTA)
+
+
+def _asked(start: float, *, adapts: bool, **chosen: Any) -> sk.Plan:  # noqa: ANN401
+    noise = 0.05 if adapts else None
+    return sk.Plan(clip=start, cohort=50, rounds=60, quantile_noise=noise, **chosen)
 
 
 def recorded(path: Path = RECORD) -> list[Run]:
@@ -61,24 +78,16 @@ def table(runs: Sequence[Run], model: str) -> list[str]:
 def run(model: str, start: float, seed: int, data: Path, *, adapts: bool) -> Run:
     """Train one way from one seed."""
     begun = time.process_time()
-    task = fl.tasks.mnist_writers(data)
-    if model == "linear":
-        task = replace(task, model=fl.models.linear)
-    plan = sk.Plan(
-        dimension=task.dimension,
-        clip=start,
-        cohort=50,
-        population=len(task.splits.train),
-        rounds=60,
-        quantile_noise=0.05 if adapts else None,
-    ).matched(0.8, delta=1e-3)
+    task = tasks.mnist_writers(data, model=tasks.models.linear() if model == "linear" else None)
+    asked = _asked(start, adapts=adapts, dimension=task.dimension, population=len(task.clients))
+    plan = asked.matched(0.8, delta=DELTA)
     history = fl.train(
         task,
         plan,
-        clip=fl.AdaptiveClip(clip=start, target=0.5, rate=1.0) if adapts else None,
-        aggregate=fl.clear(),
+        clip=fl.AdaptiveClip(clip=start, target=0.5, learning_rate=1.0) if adapts else None,
+        aggregate=fl.unmasked(),
         entropy=sk.SeededEntropy(seed.to_bytes(32, "big"), "experiments/clipping"),
-        server=fl.fedavg(rate=SERVER_RATES[model], momentum=0.9),
+        server=fl.fedavg(learning_rate=SERVER_RATES[model], momentum=0.9),
         every=plan.rounds,
     )
     last = history.records[-1]
@@ -92,6 +101,7 @@ def run(model: str, start: float, seed: int, data: Path, *, adapts: bool) -> Run
         validation_accuracy=last.validation_accuracy or 0.0,
         test_accuracy=last.test_accuracy or 0.0,
         cpu_seconds=round(time.process_time() - begun, 1),
+        chosen={**chosen(plan), "population": plan.population},
     )
 
 
@@ -99,7 +109,7 @@ def main(
     model: str,
     *,
     seeds: Annotated[int, typer.Option(help="Paired seeds.")] = 3,
-    data: Annotated[Path, typer.Option(envvar="SKELLAM_DATA")] = Path("../shared/data"),
+    data: Annotated[Path, typer.Option(envvar="SKELLAM_DATA", help="Folder with the data sets.")],
     out: Annotated[Path, typer.Option(help="Where runs are recorded.")] = RECORD,
 ) -> None:
     """Train MODEL (linear or small_cnn) in every way and add the runs to OUT."""

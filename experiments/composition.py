@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from experiments.figure import Figure, Point, Spec
 
 from skellam import accounting
-from skellam.accounting import advanced
+from skellam.accounting import paper
 
 
 def points(spec: Spec) -> Iterable[Point]:
@@ -29,8 +29,8 @@ def points(spec: Spec) -> Iterable[Point]:
         for name, mechanism, method in rows:
             cost = accounting.epsilon(mechanism, rounds=n, delta=delta, method=method)
             yield Point("composition", name, n, cost)
-        direct, _ = advanced.direct_skellam(sigma**2, 1, rounds=n, delta=delta)
-        laplace, _ = advanced.composed_laplace(scale, 1, rounds=n, delta=delta)
+        direct, _ = paper.direct_skellam(sigma**2, 1, rounds=n, delta=delta)
+        laplace, _ = paper.composed_laplace(scale, 1, rounds=n, delta=delta)
         yield Point("composition", "Skellam (direct, advanced composition)", n, direct)
         yield Point("composition", "discrete Laplace (advanced composition)", n, laplace)
 

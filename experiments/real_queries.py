@@ -1,7 +1,7 @@
 """The paper's third figure: real vectors, rounded; a simple setting and one of federated learning.
 
-The paper rounds until the norm is within a bound (beta = e^(-1/2)) and pays for that bound. Here
-plain unbiased rounding is accounted as part of the mechanism (Results B and B').
+The paper rounds until the norm is within a bound (beta = e^(-1/2)) and accounts for that bound.
+Here plain unbiased rounding is accounted as part of the mechanism (Results B and B').
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def _rounded(
         dimension=d,
         tail=mass * min(1.0, (s * z) ** 2 / 2),
         block=block,
-        largest=min(s, 6 * s / math.sqrt(d)) if block > 1 else None,
+        coordinate_bound=min(s, 6 * s / math.sqrt(d)) if block > 1 else None,
     )
 
 
 def _cost(
-    noise: accounting.Noise, setting: Mapping[str, Any], method: accounting.Method = "rdp"
+    noise: accounting.NoiseMechanism, setting: Mapping[str, Any], method: accounting.Method = "rdp"
 ) -> float:
     sampled = accounting.Sampled(noise, setting["rate"])
     return or_nothing(

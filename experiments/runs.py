@@ -23,7 +23,9 @@ from rich.progress import track
 
 import skellam as sk
 from skellam import federated as fl
+from skellam import tasks
 from skellam.errors import InfeasibleError
+from skellam.plan import CalibratedPlan
 
 RECORDED = Path(__file__).parent / "recorded"
 GAUSSIAN = "central Gaussian"
@@ -104,11 +106,26 @@ class Run:
     setting: Setting
     noise_multiplier: float
     server_epsilon: float
-    """Against the server, for a client with the mean number of participations."""
+    """As it was accounted when it ran: against the server, for a client with the mean number of
+    participations. `experiments.epsilons` accounts for it anew."""
     bytes_per_client: int
     accuracy: float
     curve: tuple[tuple[int, float], ...]
     seconds: float
+    chosen: Mapping[str, Any]
+    """Fields of `Plan` that were chosen for it, from which `plan` makes the plan again."""
+
+    def plan(self) -> CalibratedPlan:
+        """Return the plan of the run, accounted as plans are today."""
+        preset = tasks.preset(self.cell.task)
+        asked = sk.Plan(
+            clip=self.setting.clip,
+            cohort=preset.cohort,
+            population=preset.population,
+            rounds=self.setting.rounds,
+            **{**WAYS[self.cell.way], **self.chosen},
+        )
+        return asked.with_noise(self.noise_multiplier, delta=preset.delta)
 
     def to_line(self) -> str:
         """Return the run as a line of JSON."""
@@ -140,9 +157,9 @@ def recorded(task: str, folder: Path = RECORDED) -> list[Run]:
 def run(cell: Cell, setting: Setting, data: Path) -> Run:
     """Train, or raise `InfeasibleError` where the bits carry no plan for the epsilon."""
     start = time.perf_counter()
-    preset = fl.preset(cell.task)
+    preset = tasks.preset(cell.task)
     task = preset.task(data)
-    task = replace(task, training=replace(task.training, rate=setting.rate, batch=setting.batch))
+    task = replace(task, optimizer=fl.sgd(setting.rate), batch_size=setting.batch)
     changes = dict(WAYS[cell.way])
     if cell.way == COMPRESSED:
         changes["compression"] = 2 * task.dimension // changes["bits"]
@@ -152,7 +169,7 @@ def run(cell: Cell, setting: Setting, data: Path) -> Run:
     history = fl.train(
         task,
         plan,
-        aggregate=fl.plain() if cell.way == NOTHING else fl.clear(),
+        aggregate=fl.non_private() if cell.way == NOTHING else fl.unmasked(),
         entropy=sk.SeededEntropy(cell.seed.to_bytes(32, "big"), f"experiments/{cell.task}"),
         server=preset.server(setting.server),
         every=setting.rounds // 10,
@@ -162,12 +179,24 @@ def run(cell: Cell, setting: Setting, data: Path) -> Run:
         cell=cell,
         setting=setting,
         noise_multiplier=plan.noise_multiplier,
-        server_epsilon=plan.privacy(audience="server").epsilon,
+        server_epsilon=plan.guarantees().server_mean.epsilon,
         bytes_per_client=4 * task.dimension if plan.noise.continuous else plan.bytes_per_client,
         accuracy=history.last(LAST).test_accuracy,
         curve=tuple((r.round + 1, float(r.test_accuracy or 0.0)) for r in measured),
         seconds=round(time.perf_counter() - start, 1),
+        chosen=chosen(plan),
     )
+
+
+def chosen(plan: CalibratedPlan) -> dict[str, Any]:
+    """Return what must be known of ``plan``, beside setting, way and noise, to have it again."""
+    if plan.noise.continuous:
+        return {"dimension": plan.dimension}
+    names = ["dimension", "rounding", "scale", "block"]
+    names += ["coordinate_bound"] if plan.coordinate_bound is not None else []
+    names += ["signal_multiple"] if plan.request.signal_multiple is None else []
+    names += ["compression"] if plan.compression is not None else []
+    return {name: getattr(plan, name) for name in names}
 
 
 def cells(task: str, seeds: int) -> Iterable[Cell]:
@@ -201,7 +230,7 @@ def main(
     task: str,
     *,
     seeds: Annotated[int, typer.Option(help="Paired seeds of the main cells.")] = 5,
-    data: Annotated[Path, typer.Option(envvar="SKELLAM_DATA")] = Path("../shared/data"),
+    data: Annotated[Path, typer.Option(envvar="SKELLAM_DATA", help="Folder with the data sets.")],
     out: Annotated[Path, typer.Option(help="Where runs are recorded.")] = RECORDED,
     workers: Annotated[int, typer.Option(help="Runs side by side.")] = 2,
 ) -> None:

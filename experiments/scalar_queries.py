@@ -8,7 +8,7 @@ from math import sqrt
 from experiments.figure import Figure, Point, Spec, or_nothing
 
 from skellam import accounting
-from skellam.accounting.advanced import direct_skellam_epsilon
+from skellam.accounting.paper import direct_skellam_epsilon
 
 
 def points(spec: Spec) -> Iterable[Point]:

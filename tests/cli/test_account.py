@@ -9,6 +9,9 @@ import skellam as sk
 from skellam import accounting
 from skellam.accounting.ledger import Ledger
 from skellam.cli import app
+from skellam.secagg import Identity, Seal
+
+ALICE, BOB = (Identity.generate(n, entropy=sk.SystemEntropy()) for n in (1, 2))
 
 
 def run(*words):
@@ -55,7 +58,7 @@ def test_fewer_participations_cost_less_against_the_server(plan, tmp_path):
     def epsilon(participations):
         words = ("--participations", participations, "--json")
         record = json.loads(run("account", tmp_path / "plan.json", *words).output)
-        return record["guarantees"]["server"]["epsilon"]
+        return record["guarantees"][f"server, {participations} participations"]["epsilon"]
 
     assert epsilon(1) < epsilon(5)
 
@@ -113,3 +116,26 @@ def test_cite_lists_what_a_plan_rests_on(plan, tmp_path):
     some = json.loads(run("cite", tmp_path / "plan.json", "--json").output)["references"]
     assert 0 < len(some) < len(every)
     assert "Skellam Mechanism" in run("cite", tmp_path / "plan.json").output
+
+
+def test_verify_checks_signatures_with_the_signers_key(tmp_path):
+    path = tmp_path / "ledger"
+    with Ledger.create(path, epsilon=4.0, delta=1e-5, signer=Seal(ALICE)) as book:
+        book.spend(accounting.Skellam(variance=400.0, l2=10.0))
+    shown = run("verify", path, "--key", ALICE.public.hex())
+    assert shown.exit_code == 0, shown.output
+    assert "not checked" not in shown.output
+    assert "not checked" in run("verify", path).output
+    assert run("verify", path, "--key", BOB.public.hex()).exit_code == 4
+
+
+def test_a_key_for_a_ledger_that_nobody_signed_is_refused(ledger):
+    assert run("verify", ledger, "--key", ALICE.public.hex()).exit_code == 4
+
+
+@pytest.mark.parametrize("key", ["zz", "00", "00" * 33])
+def test_a_key_that_is_none_is_refused_in_words(ledger, key):
+    shown = run("verify", ledger, "--key", key)
+    assert shown.exit_code == 1
+    assert "--key must be 64" in shown.stderr
+    assert "Traceback" not in shown.stderr

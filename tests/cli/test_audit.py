@@ -25,13 +25,13 @@ def test_an_audit_finds_the_real_rounds_consistent_with_their_plan(plan):
     assert shown.exit_code == 0, shown.output
     record = json.loads(shown.output)
     assert record["verdict"] == "consistent"
-    assert record["lower"] <= record["claimed"] < record["most"]
+    assert record["lower"] <= record["claimed"] < record["max_epsilon"]
 
 
 def test_a_refuted_claim_exits_with_five(plan, monkeypatch):
     """Only the verdict is made up: tests of the audit itself show what leads to one."""
     claim = audit.Audit(
-        lower=2.0, claimed=1.0, delta=0.1, confidence=0.999999, trials=200, most=3.0
+        lower=2.0, claimed=1.0, delta=0.1, confidence=0.999999, trials=200, max_epsilon=3.0
     )
     monkeypatch.setattr(audit, "codec", lambda *_, **__: claim)
     shown = run(plan)

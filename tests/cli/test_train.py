@@ -2,11 +2,11 @@ import json
 
 from typer.testing import CliRunner
 
-from skellam import federated as fl
+from skellam import tasks
 from skellam.accounting.ledger import Ledger
 from skellam.cli import app
 
-SMALL = ["--engine=clear", "--rounds=2", "--cohort=20", "--every=2"]
+SMALL = ["--engine=unmasked", "--rounds=2", "--cohort=20", "--every=2"]
 
 
 def run(*words):
@@ -19,7 +19,7 @@ def test_a_run_is_trained_verified_and_not_begun_twice(tmp_path):
     assert shown.exit_code == 0, shown.output
     record = json.loads(shown.stdout)
     assert record["rounds"] == 2
-    assert set(record["guarantees"]) == {"public", "server_mean", "server_worst"}
+    assert set(record["guarantees"]) == {"public", "server", "server_mean"}
     assert Ledger.verify(folder / "ledger").epsilon() <= 8
     assert run("verify", folder / "ledger").exit_code == 0
     assert run("report", folder).exit_code == 0
@@ -27,7 +27,7 @@ def test_a_run_is_trained_verified_and_not_begun_twice(tmp_path):
     again = run("train", "digits", "--folder", folder, "--epsilon=8", *SMALL)
     assert again.exit_code == 1
     assert "resume" in again.stderr
-    resumed = run("train", "digits", "--folder", folder, "--resume", "--engine=clear")
+    resumed = run("train", "digits", "--folder", folder, "--resume", "--engine=unmasked")
     assert resumed.exit_code == 0, resumed.output
     assert len(Ledger.verify(folder / "ledger").spends) == 2
 
@@ -38,19 +38,20 @@ def test_the_clip_adapts_on_request_and_goes_on_adapting(tmp_path):
     shown = run("train", "digits", "--folder", folder, *options, *SMALL)
     assert shown.exit_code == 0, shown.output
     header = json.loads((folder / "run.json").read_text())
-    assert header["clip"] == {"clip": header["plan"]["clip"], "target": 0.7, "rate": 0.2}
-    assert header["plan"]["quantile_noise"] == 0.1
+    asked = header["plan"]["request"]
+    assert header["clip"] == {"clip": asked["clip"], "target": 0.7, "learning_rate": 0.2}
+    assert asked["quantile_noise"] == 0.1
     lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-    assert lines[0]["clip"] == header["plan"]["clip"] != lines[1]["clip"]
-    resumed = run("train", "digits", "--folder", folder, "--resume", "--engine=clear")
+    assert lines[0]["clip"] == asked["clip"] != lines[1]["clip"]
+    resumed = run("train", "digits", "--folder", folder, "--resume", "--engine=unmasked")
     assert resumed.exit_code == 0, resumed.output
 
 
 def test_a_plan_without_room_for_the_count_is_refused(tmp_path):
-    learnt = fl.tasks.digits()
-    plan = fl.preset("digits").plan(learnt, epsilon=8, rounds=2, cohort=20)
+    learnt = tasks.digits()
+    plan = tasks.preset("digits").plan(learnt, epsilon=8, rounds=2, cohort=20)
     plan.save(tmp_path / "plan.json")
-    given = ["--plan", tmp_path / "plan.json", "--engine=clear", "--adaptive-clip=0.5"]
+    given = ["--plan", tmp_path / "plan.json", "--engine=unmasked", "--adaptive-clip=0.5"]
     shown = run("train", "digits", "--folder", tmp_path / "run", *given)
     assert shown.exit_code == 1
     assert "quantile_noise" in shown.stderr

@@ -14,7 +14,7 @@ from skellam.accounting.guarantee import Audience, Guarantee, rounded_up
 from skellam.cli.answer import AsJson, answer, table
 from skellam.cli.pictures import draw
 from skellam.errors import CertificateError, DataError, DomainError
-from skellam.plan import Plan
+from skellam.plan import CalibratedPlan
 
 POINTS = 12
 """Rounds at which a curve is evaluated."""
@@ -43,7 +43,7 @@ def account(
     skellam account run/ledger --json
     """
     if _is_plan(path):
-        _plan(Plan.load(path), delta, participations, curve, as_json=as_json)
+        _plan(CalibratedPlan.load(path), delta, participations, curve, as_json=as_json)
     elif delta is not None:
         raise DomainError("a ledger is accounted at its budget's delta; leave --delta out")
     else:
@@ -58,24 +58,28 @@ def _is_plan(path: Path) -> bool:
 
 
 def _plan(
-    plan: Plan,
+    plan: CalibratedPlan,
     delta: float | None,
     participations: int | None,
     curve: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    public = plan.privacy(delta=delta)
-    server = plan.privacy(audience=Audience.SERVER, delta=delta, participations=participations)
-    every = plan.privacy(audience=Audience.SERVER, delta=delta, participations=plan.rounds)
+    public, server, mean = plan.guarantees(delta=delta)
+    shown = {"public": public, "server": server, "server, mean client": mean}
+    if participations is not None:
+        shown[f"server, {participations} participations"] = plan.privacy(
+            audience=Audience.SERVER, delta=delta, participations=participations
+        )
+    mechanism, count = plan.releases()
     methods = by_method(
         lambda method: accounting.epsilon(
-            plan.mechanism, rounds=plan.rounds, delta=public.delta, method=method
+            mechanism, rounds=count, delta=public.delta, method=method
         )
     )
     if curve is not None:
         _draw(curve, _rounds(plan.rounds), lambda n: _plan_epsilons(plan, n, public.delta))
-    _show(methods, {"public": public, "server": server, "server, every round": every}, as_json)
+    _show(methods, shown, as_json)
 
 
 def _ledger(path: Path, participations: int | None, curve: Path | None, *, as_json: bool) -> None:
@@ -86,11 +90,11 @@ def _ledger(path: Path, participations: int | None, curve: Path | None, *, as_js
     server = kept.guarantee(audience=Audience.SERVER, participations=participations)
     methods = by_method(
         lambda method: accounting.composed_epsilon(
-            kept.rounds.items(), delta=kept.terms.delta, method=method
+            kept.rounds.items(), delta=kept.budget.delta, method=method
         )
     )
     if curve is not None:
-        accounts = [Account(kept.terms)]
+        accounts = [Account(kept.budget)]
         for spend in kept.spends:
             accounts.append(accounts[-1].plus(spend))
         _draw(curve, _rounds(len(kept.spends)), lambda n: {"public": accounts[n].epsilon()})
@@ -135,11 +139,11 @@ def _rounds(last: int) -> list[int]:
     return sorted({max(1, last * step // POINTS) for step in range(1, POINTS + 1)})
 
 
-def _plan_epsilons(plan: Plan, rounds: int, delta: float) -> dict[str, float]:
+def _plan_epsilons(plan: CalibratedPlan, rounds: int, delta: float) -> dict[str, float]:
     found = {"public": plan.privacy(rounds=rounds, delta=delta).epsilon}
     with suppress(CertificateError):
         server = plan.privacy(audience=Audience.SERVER, rounds=rounds, delta=delta)
-        found["server, mean client"] = server.epsilon
+        found["server"] = server.epsilon
     return found
 
 

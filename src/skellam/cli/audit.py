@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from skellam.cli.answer import AsJson, answer
-from skellam.plan import Plan
+from skellam.plan import CalibratedPlan
 
 VIOLATED = 5
 """The exit code of a refuted claim."""
@@ -42,7 +42,7 @@ def audit(
     from skellam import audit as attacks
 
     found = attacks.codec(
-        Plan.load(plan),
+        CalibratedPlan.load(plan),
         trials=trials,
         confidence=confidence,
         delta=delta,

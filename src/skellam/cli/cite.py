@@ -106,7 +106,7 @@ APPLIES: tuple[tuple[Reference, Callable[[Plan], bool]], ...] = (
     (AMPLIFICATION, lambda plan: plan.accountant is Accountant.PAPER),
     (SECURE_AGGREGATION, lambda plan: plan.noise.distributed),
     (GRAPH, lambda plan: plan.noise.distributed),
-    (REMOVAL, lambda plan: plan.removable),
+    (REMOVAL, lambda plan: plan.noise.distributed and plan.dropout > 0),
     (COMPRESSION, lambda plan: plan.compression is not None),
 )
 """Every reference with the plans that it belongs to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ from skellam.cli import sweeps
 from skellam.cli.answer import AsJson, answer, table
 from skellam.cli.pictures import draw
 from skellam.errors import DomainError, InfeasibleError
-from skellam.plan import Accountant, Noise, Plan, Sampling
+from skellam.plan import Accountant, CalibratedPlan, Noise, Plan, Sampling
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +35,8 @@ RIVALS: dict[str, dict[str, Any]] = {
     },
 }
 """What each rival changes in a plan."""
-SWEPT = {f.name for f in fields(Plan)} - {"solution"}
+SETTINGS = {f.name for f in fields(Plan)} - {"target_epsilon", "target_delta"}
+SWEPT = SETTINGS | {"epsilon", "delta"}
 
 
 def plan(
@@ -52,19 +54,28 @@ def plan(
     sampling: Annotated[Sampling, typer.Option(help="How a round's clients are drawn.")] = (
         Sampling.POISSON
     ),
-    coin: Annotated[
+    participation_probability: Annotated[
         float | None, typer.Option(help="With self-sampling: chance to send data, not zeros.")
     ] = None,
-    noise: Annotated[Noise, typer.Option(help="Which noise, and who adds it.")] = Noise.SKELLAM,
-    dropout: Annotated[float, typer.Option(help="Share of a cohort that may vanish.")] = 0.0,
-    colluding: Annotated[
-        float, typer.Option(help="Share of a cohort that may work for the server.")
-    ] = 0.0,
-    removable: Annotated[
-        bool, typer.Option("--removable", help="Take surplus noise off again after a round.")
+    participations: Annotated[
+        int | None, typer.Option(help="Rounds that one client's data may enter, at most.")
+    ] = None,
+    min_cohort: Annotated[
+        int | None, typer.Option(help="Smallest cohort that is summed; others are skipped.")
+    ] = None,
+    public_sizes: Annotated[
+        bool, typer.Option("--public-sizes", help="Cohort sizes are shown (Poisson cohorts).")
     ] = False,
+    noise: Annotated[Noise, typer.Option(help="Which noise, and who adds it.")] = Noise.SKELLAM,
+    dropout: Annotated[float, typer.Option(help="Share of a cohort that may drop out.")] = 0.0,
+    colluding: Annotated[
+        float, typer.Option(help="Share of the POPULATION that may work for the server.")
+    ] = 0.0,
+    signal: Annotated[
+        str, typer.Option(help='How updates add up: "aligned", "independent", or a number.')
+    ] = "aligned",
     compression: Annotated[
-        str | None, typer.Option(help='Rotated coordinates that travel: a number, or "auto".')
+        str | None, typer.Option(help='Rotated coordinates that are sent: a number, or "auto".')
     ] = None,
     accountant: Annotated[Accountant, typer.Option(help="How epsilon is computed.")] = (
         Accountant.BEST
@@ -105,6 +116,8 @@ def plan(
     settings = {name: value for name, value in locals().items() if name in SWEPT}
     if compression is not None and compression.isdecimal():
         settings["compression"] = int(compression)
+    with suppress(ValueError):
+        settings["signal"] = float(signal)
     if plot is not None and sweep is None:
         raise DomainError("--plot draws a sweep; add --sweep, for instance --sweep bits=8..20")
     if sweep is not None:
@@ -115,7 +128,7 @@ def plan(
         _one(settings, out, as_json=as_json)
 
 
-def _made(settings: dict[str, Any], **changes: Any) -> Plan:  # noqa: ANN401  (fields of a plan)
+def _made(settings: dict[str, Any], **changes: Any) -> CalibratedPlan:  # noqa: ANN401  (fields of a plan)
     every = {**settings, **changes}
     epsilon, delta = every.pop("epsilon"), every.pop("delta")
     return Plan(**every).calibrated(epsilon=epsilon, delta=delta)
@@ -146,7 +159,7 @@ def _explained(explanation: Explanation) -> Table:
 
 
 def _compare(settings: dict[str, Any], out: Path, *, as_json: bool) -> None:
-    made, refused = dict[str, Plan](), dict[str, str]()
+    made, refused = dict[str, CalibratedPlan](), dict[str, str]()
     for name, changes in RIVALS.items():
         try:
             made[name] = _made(settings, **changes)
@@ -182,7 +195,7 @@ def _sweep(
     rows = [_row(settings, sweep.name, value) for value in sweep.values]
     if plot is not None:
         _plot(rows, sweep.name, plot)
-    columns = ["noise_multiplier", "error", "loss", "bytes_per_client"]
+    columns = ["noise_multiplier", "error", "relative_error", "bytes_per_client"]
     cells = [[str(row["value"]), *(_cell(row[column]) for column in columns)] for row in rows]
     title = f"squared error of a coordinate of the mean, over {sweep.name}"
     headings = [sweep.name, *(column.replace("_", " ") for column in columns)]
@@ -203,13 +216,13 @@ def _row(settings: dict[str, Any], name: str, value: Any) -> dict[str, Any]:  # 
     try:
         made = _made(settings, **{name: value})
     except InfeasibleError as error:
-        nothing = dict.fromkeys(("noise_multiplier", "error", "loss", "bytes_per_client"))
+        nothing = dict.fromkeys(("noise_multiplier", "error", "relative_error", "bytes_per_client"))
         return {**row, **nothing, "reason": str(error)}
     return {
         **row,
         "noise_multiplier": made.noise_multiplier,
         "error": made.error.total,
-        "loss": made.loss,
+        "relative_error": made.relative_error,
         "bytes_per_client": made.bytes_per_client,
     }
 

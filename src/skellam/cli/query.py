@@ -50,10 +50,10 @@ def query(
     categories: Annotated[
         str | None, typer.Option(help="Of frequencies: all values there can be, as a,b,c.")
     ] = None,
-    most_rows: Annotated[
+    max_rows: Annotated[
         int, typer.Option(help="Rows of one user that count, in each of its buckets.")
     ] = 1,
-    most_buckets: Annotated[
+    max_buckets: Annotated[
         int, typer.Option(help="Of histograms and frequencies: buckets of one user that count.")
     ] = 1,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
@@ -84,9 +84,9 @@ def query(
     from skellam.engines import local
 
     users = columns.by_user(path, user=user, column=column or user)
-    terms: an.Terms = {"clients": len(users), "epsilon": epsilon, "delta": delta}
+    targets: an.PlanOptions = {"clients": len(users), "epsilon": epsilon, "delta": delta}
     options = {"low": low, "high": high, "edges": edges, "categories": categories}
-    asked = _asked(job, terms, options, most_rows=most_rows, most_buckets=most_buckets)
+    asked = _asked(job, targets, options, max_rows=max_rows, max_buckets=max_buckets)
     shares = _numbers("at", at)
     texts = job in {Job.COUNT, Job.FREQUENCIES}
     held = columns.as_text(users) if texts else columns.as_numbers(users)
@@ -96,7 +96,7 @@ def query(
             asked,
             [*held.values()],
             entropy=sk.SystemEntropy(),
-            aggregate=local.secure if secure else local.clear,
+            aggregate=local.secure if secure else local.unmasked,
             ledger=book,
         )
     lines = (
@@ -106,27 +106,27 @@ def query(
 
 
 def _asked(
-    job: Job, terms: an.Terms, options: dict[str, Any], *, most_rows: int, most_buckets: int
+    job: Job, targets: an.PlanOptions, options: dict[str, Any], *, max_rows: int, max_buckets: int
 ) -> an.Query[Any]:
     from skellam import analytics as an
 
     match job:
         case Job.COUNT:
-            return an.count(most_rows=most_rows, **terms)
+            return an.count(max_rows=max_rows, **targets)
         case Job.SUM:
             low, high = (_given(name, options[name]) for name in ("low", "high"))
-            return an.sum(low, high, most_rows=most_rows, **terms)
+            return an.sum(low, high, max_rows=max_rows, **targets)
         case Job.MEAN:
             low, high = (_given(name, options[name]) for name in ("low", "high"))
-            return an.mean(low, high, most_rows=most_rows, **terms)
+            return an.mean(low, high, max_rows=max_rows, **targets)
         case Job.HISTOGRAM:
             edges = _numbers("edges", options["edges"])
-            return an.histogram(edges, most_buckets=most_buckets, most_rows=most_rows, **terms)
+            return an.histogram(edges, max_buckets=max_buckets, max_rows=max_rows, **targets)
         case Job.QUANTILES:
-            return an.cdf(_numbers("edges", options["edges"]), most_rows=most_rows, **terms)
+            return an.cdf(_numbers("edges", options["edges"]), max_rows=max_rows, **targets)
         case Job.FREQUENCIES:
             domain = _given("categories", options["categories"]).split(",")
-            return an.frequencies(domain, most_buckets=most_buckets, most_rows=most_rows, **terms)
+            return an.frequencies(domain, max_buckets=max_buckets, max_rows=max_rows, **targets)
         case _ as never:
             assert_never(never)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from skellam import _checks
 from skellam.accounting.guarantee import rounded_up
 from skellam.cli.answer import AsJson, answer, table
 from skellam.errors import DomainError
-from skellam.plan import AdaptiveClip, Noise, Plan
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Sampling
 
 if TYPE_CHECKING:
     from skellam import federated as fl
@@ -23,9 +24,9 @@ class Engine(StrEnum):
 
     SECURE = "secure"
     """By the whole protocol, every client in this process."""
-    CLEAR = "clear"
+    UNMASKED = "unmasked"
     """The same integers, added up in the open: fast, for simulation."""
-    PLAIN = "plain"
+    NON_PRIVATE = "non_private"
     """Without clipping, noise or guarantee: what privacy is compared with."""
 
 
@@ -45,12 +46,24 @@ def train(
     plan: Annotated[Path | None, typer.Option(help="A plan instead of a target.")] = None,
     data: Annotated[Path | None, typer.Option(help="The task's data files.")] = None,
     engine: Annotated[Engine, typer.Option(help="How vectors are summed.")] = Engine.SECURE,
-    noise: Annotated[Noise, typer.Option(help="Which noise, and who adds it.")] = Noise.SKELLAM,
-    bits: Annotated[int, typer.Option(help="Bits of a coordinate on the wire.")] = 16,
+    noise: Annotated[
+        Noise | None, typer.Option(help="Which noise, and who adds it; skellam unless given.")
+    ] = None,
+    bits: Annotated[
+        int | None, typer.Option(help="Bits of a coordinate on the wire; 16 unless given.")
+    ] = None,
+    sampling: Annotated[
+        Sampling | None, typer.Option(help="How clients are drawn; poisson unless given.")
+    ] = None,
     rounds: Annotated[int | None, typer.Option(help="Instead of the task's usual number.")] = None,
     cohort: Annotated[int | None, typer.Option(help="Instead of the task's usual number.")] = None,
-    dropout: Annotated[float, typer.Option(help="Chance of a client to vanish.")] = 0.0,
-    tolerate: Annotated[float, typer.Option(help="Share of a cohort that may vanish.")] = 0.0,
+    dropout: Annotated[
+        float | None,
+        typer.Option(help="Share of a cohort that may drop out: enough for what is simulated."),
+    ] = None,
+    simulate_dropout: Annotated[
+        float, typer.Option(help="Chance of every client to drop out of a round.")
+    ] = 0.0,
     adaptive_clip: Annotated[
         float | None,
         typer.Option(
@@ -65,7 +78,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on after a kill.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model privately; every round is paid for in a ledger before it is released.
+    """Train a model privately; every round is spent from a ledger before it is released.
 
     \b
     skellam train digits --epsilon 4 --folder runs/first
@@ -77,8 +90,9 @@ def train(
     """
     import skellam as sk
     from skellam import federated as fl
+    from skellam import tasks
 
-    preset = fl.preset(task)
+    preset = tasks.preset(task)
     learnt = preset.task(data)
     if resume:
         from skellam import report
@@ -86,20 +100,29 @@ def train(
         header = report.read(folder).header
         chosen, clip = header.plan, header.clip
     else:
+        given = {
+            "epsilon": epsilon,
+            "rounds": rounds,
+            "cohort": cohort,
+            "noise": noise,
+            "bits": bits,
+            "sampling": sampling,
+            "dropout": dropout,
+        }
         if plan is not None:
-            chosen = Plan.load(plan)
+            chosen = _planned(plan, given)
         else:
             measured = None if adaptive_clip is None else quantile_noise
-            given = {"rounds": rounds, "cohort": cohort, "quantile_noise": measured}
+            given |= {"quantile_noise": measured, "dropout": _tolerated(dropout, simulate_dropout)}
+            given.pop("epsilon")
             changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-            changes |= {"noise": noise, "bits": bits, "dropout": tolerate}
             chosen = preset.plan(learnt, epsilon=_target(epsilon), **changes)
         clip = _clip(adaptive_clip, chosen)
     with fl.progress(chosen.rounds, console=_console()) as watch:
         history = fl.train(
             learnt,
             chosen,
-            aggregate=getattr(fl, engine)(dropout=dropout),
+            aggregate=getattr(fl, engine)(dropout=simulate_dropout),
             entropy=sk.SystemEntropy(),
             clip=clip,
             server=preset.server(),
@@ -111,13 +134,32 @@ def train(
     _show(history, folder, as_json=as_json)
 
 
+def _planned(path: Path, given: dict[str, Any]) -> CalibratedPlan:
+    """Return the plan at ``path``, or raise if an option says something else."""
+    plan = CalibratedPlan.load(path)
+    named = {**given, "epsilon": None}
+    if given["epsilon"] is not None and given["epsilon"] != plan.target_epsilon:
+        named["epsilon"] = given["epsilon"]
+    for name, value in named.items():
+        if value is not None and value != getattr(plan, name, None):
+            raise DomainError(
+                f"--{name} {value} contradicts {path}; leave it out, or plan again with it"
+            )
+    return plan
+
+
+def _tolerated(dropout: float | None, simulated: float) -> float:
+    """Return the share that may drop out: as given, or three times what is simulated."""
+    return min(0.45, ceil(300 * simulated) / 100) if dropout is None else dropout
+
+
 def _target(epsilon: float | None) -> float:
     if epsilon is None:
         raise DomainError("give a target with --epsilon, or a plan with --plan")
     return epsilon
 
 
-def _clip(target: float | None, plan: Plan) -> AdaptiveClip | None:
+def _clip(target: float | None, plan: CalibratedPlan) -> AdaptiveClip | None:
     if target is None:
         return None
     return AdaptiveClip(clip=plan.clip, target=_checks.open_unit("--adaptive-clip", target))
