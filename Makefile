@@ -7,7 +7,7 @@ DEV := .venv/dev.stamp
 DEMO := .venv/demo.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check slow bench figures docs clean
+.PHONY: help demo test check slow cover bench figures docs clean
 
 help: ## show the verbs
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -32,13 +32,15 @@ test: $(DEV) ## run the tests (under ten minutes on two cores)
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 slow: $(DEV) ## run the second tier: long statistics, kills, installs
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 -m slow --ignore tests/end_to_end
+	$(BIN)/python -m pytest -m slow tests/end_to_end
 
-check: $(DEV) ## format, lint, types, architecture
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	PYTHONPATH=src $(BIN)/lint-imports --no-cache
+check: $(DEV) docs ## all hooks (format, lint, types, imports, spelling, schemas) and the documentation
+	$(BIN)/pre-commit run --all-files --show-diff-on-failure
+
+cover: $(DEV) ## run the tests with branch coverage; fails below the floors in pyproject.toml
+	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term --cov-report=json:.coverage.json
+	$(BIN)/python tests/branch_floors.py .coverage.json
 
 bench: $(DEV) ## measure against peers and limits, as ratios
 	@$(BIN)/python -m benchmarks
@@ -46,7 +48,7 @@ bench: $(DEV) ## measure against peers and limits, as ratios
 figures: $(DEV) ## draw the paper's figures into out/figures (python -m experiments --full: whole grids)
 	@$(BIN)/python -m experiments
 
-docs: $(DEV) ## build the documentation into site/
+docs: $(DEV) ## build the documentation into site/; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 

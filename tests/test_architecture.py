@@ -1,4 +1,4 @@
-"""The house: who may import whom, what importing costs, and which names are public."""
+"""Architecture: the direction of imports, the cost of importing, and the public names."""
 
 import subprocess
 import sys
@@ -24,18 +24,18 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_rooms_import_downwards_only():
+def test_packages_import_downwards_only():
     outcome = lint(ROOT)
     assert outcome.returncode == 0, outcome.stdout
 
 
-def test_the_contract_catches_a_room_that_imports_upwards(tmp_path):
+def test_the_contract_catches_a_package_that_imports_upwards(tmp_path):
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     package = tmp_path / "src" / "skellam"
-    for room in ("noise", "accounting"):
-        (package / room).mkdir(parents=True)
-        (package / room / "__init__.py").touch()
-    for name in ("__init__", "entropy", "_kernels", "vectors", "_checks"):
+    for name in ("noise", "accounting"):
+        (package / name).mkdir(parents=True)
+        (package / name / "__init__.py").touch()
+    for name in ("__init__", "entropy", "_kernels", "vectors", "cohorts", "_checks"):
         (package / f"{name}.py").touch()
     (package / "errors.py").write_text("import skellam.noise\n")
     outcome = lint(tmp_path)
@@ -53,6 +53,8 @@ def test_importing_skellam_imports_nothing_heavy():
 
 def test_the_public_names_are_these():
     assert sorted(skellam.__all__) == [
+        "AdaptiveClip",
+        "CalibratedPlan",
         "Lattice",
         "Plan",
         "Reals",
@@ -60,8 +62,22 @@ def test_the_public_names_are_these():
         "SeededEntropy",
         "SkellamError",
         "SystemEntropy",
+        "accounting",
+        "analytics",
+        "audit",
+        "codec",
+        "cohorts",
+        "engines",
         "errors",
+        "federated",
+        "noise",
+        "plan",
+        "report",
+        "secagg",
+        "tasks",
+        "twoserver",
     ]
+    assert set(skellam.__all__) <= set(dir(skellam))
 
 
 @pytest.mark.parametrize("name", skellam.__all__)

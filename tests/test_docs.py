@@ -4,6 +4,8 @@
 fence with a ``title`` does not run: the title says why, or names the test that runs it.
 """
 
+import html
+import json
 import os
 import re
 import subprocess
@@ -17,12 +19,35 @@ from typing import NamedTuple
 
 import pytest
 
+from conftest import build_site
 from oracles.browser import visit
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 ELSEWHERE = {"guide/flower.md"}
 """Pages whose blocks need a fleet; tests of that fleet run them."""
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
+NOTEBOOK = {
+    "nbformat": 4,
+    "nbformat_minor": 5,
+    "metadata": {"language_info": {"name": "python"}},
+    "cells": [
+        {"id": "a", "cell_type": "markdown", "metadata": {}, "source": "# Sums"},
+        {
+            "id": "b",
+            "cell_type": "code",
+            "metadata": {},
+            "execution_count": 1,
+            "source": "print(1 + 1)",
+            "outputs": [
+                {"output_type": "stream", "name": "stdout", "text": "two\n"},
+                {"output_type": "display_data", "metadata": {}, "data": {"image/png": PIXEL}},
+            ],
+        },
+    ],
+}
 FENCE = re.compile(r"^```(python|sh)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 
@@ -60,6 +85,7 @@ def shell(tmp_path_factory):
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch, shell):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))  # where a simulation keeps its keys
     namespace = {"__name__": "__docs__"}
     for block in blocks(page):
         where = f"{page}:{block.line}"
@@ -72,27 +98,28 @@ def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch, shell):
         assert outcome.returncode == 0, f"{where}\n{outcome.stdout}\n{outcome.stderr}"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    outcome = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
+def test_the_site_builds_strictly_and_has_every_page(site):
+    for path in DOCS.rglob("*.md"):
+        assert (site / path.relative_to(DOCS).with_suffix(".html")).exists(), path
+
+
+def test_a_notebook_becomes_a_page_with_its_text_code_and_outputs(tmp_path):
+    root = tmp_path / "project"
+    (root / "docs" / "notebooks").mkdir(parents=True)
+    (root / "docs" / "hooks").symlink_to(DOCS / "hooks")
+    (root / "docs" / "notebooks" / "sums.ipynb").write_text(json.dumps(NOTEBOOK))
+    (root / "mkdocs.yml").write_text(
+        "site_name: s\nhooks: [docs/hooks/notebooks.py]\nuse_directory_urls: false\n"
+        "exclude_docs: '*.py'\nplugins: [search]\n"
     )
-    assert outcome.returncode == 0, outcome.stderr
-    assert "WARNING" not in outcome.stderr
-    return folder
-
-
-def test_the_site_builds_strictly_and_lists_the_public_names(site):
-    page = (site / "reference" / "python.html").read_text()
-    assert "calibrated" in page
-    assert ":::" not in page
-    assert (site / "maths" / "results.html").exists()
+    site = build_site(tmp_path / "site", root=root)
+    page = (site / "notebooks" / "sums.html").read_text()
+    assert "<h1" in page
+    assert "print(1 + 1)" in html.unescape(re.sub("<[^>]+>", "", page))
+    assert "two" in page
+    assert list((site / "notebooks" / "sums_files").glob("*.png"))
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    assert any("notebooks/sums.html" in entry["location"] for entry in index["docs"])
 
 
 def test_no_page_of_the_site_names_a_script_font_or_style_of_another_host(site):
@@ -119,6 +146,28 @@ def test_the_site_opens_in_chromium_without_complaint_or_request_elsewhere(site,
             assert seen.complaints == []
             elsewhere = [url for url in seen.requests if not url.startswith((address, "data:"))]
             assert elsewhere == []
+
+
+FOUND = """new Promise((done) => {
+  const end = Date.now() + 60000;
+  const look = () => {
+    const links = [...document.querySelectorAll(".md-search-result__link")].map((a) => a.href);
+    if (links.length || Date.now() > end) done(links); else setTimeout(look, 50);
+  };
+  look();
+})"""
+"""A script: the links that the page's search has found."""
+
+
+@pytest.mark.slow
+def test_the_search_finds_a_function_on_a_server_and_in_a_folder(site):
+    with served(site) as address:
+        for root in (address, site.as_uri()):
+            seen = visit(f"{root}/index.html?q=noise_multiplier", script=FOUND)
+            anchor = "#skellam.accounting.noise_multiplier"
+            assert any(link.endswith(anchor) for link in seen.value), (root, seen)
+            assert seen.complaints == []
+            assert all(url.startswith((root, "data:", "about:")) for url in seen.requests)
 
 
 @contextmanager

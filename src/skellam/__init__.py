@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from skellam import errors
@@ -10,9 +11,44 @@ from skellam.errors import SkellamError
 from skellam.vectors import Lattice, Reals, Residues
 
 if TYPE_CHECKING:
-    from skellam.plan import Plan
+    from skellam import (
+        accounting,
+        analytics,
+        audit,
+        codec,
+        cohorts,
+        engines,
+        federated,
+        noise,
+        plan,
+        report,
+        secagg,
+        tasks,
+        twoserver,
+    )
+    from skellam.plan import AdaptiveClip, CalibratedPlan, Plan
+
+__version__ = "0.2.0"
+_PACKAGES = (
+    "accounting",
+    "analytics",
+    "audit",
+    "codec",
+    "cohorts",
+    "engines",
+    "federated",
+    "noise",
+    "plan",
+    "report",
+    "secagg",
+    "tasks",
+    "twoserver",
+)
+_PLANNING = ("AdaptiveClip", "CalibratedPlan", "Plan")
 
 __all__ = [
+    "AdaptiveClip",
+    "CalibratedPlan",
     "Lattice",
     "Plan",
     "Reals",
@@ -20,15 +56,30 @@ __all__ = [
     "SeededEntropy",
     "SkellamError",
     "SystemEntropy",
+    "accounting",
+    "analytics",
+    "audit",
+    "codec",
+    "cohorts",
+    "engines",
     "errors",
+    "federated",
+    "noise",
+    "plan",
+    "report",
+    "secagg",
+    "tasks",
+    "twoserver",
 ]
 
-__version__ = "0.1.0"
 
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562: the plan is loaded when it is used)
-    if name == "Plan":
-        from skellam.plan import Plan
-
-        return Plan
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562: packages are loaded when used)
+    if name in _PLANNING:
+        return getattr(import_module("skellam.plan"), name)
+    if name in _PACKAGES:
+        return import_module(f"skellam.{name}")
     raise AttributeError(f"module 'skellam' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from skellam.accounting.guarantee import rounded_up
+from skellam.plan import CalibratedPlan
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -26,7 +29,14 @@ def test_the_demo_trains_privately_to_95_per_cent_of_the_accuracy_without_privac
     assert str(folder) in outcome.stdout.replace("\n", "")
     last = json.loads((folder / "history.jsonl").read_text().splitlines()[-1])
     assert last["epsilon_public"] <= 4
+    assert last["epsilon_server_mean"] < last["epsilon_server"]
     header = json.loads((folder / "run.json").read_text())
-    assert header["plan"]["delta"] <= 1 / 2000
+    plan = CalibratedPlan.from_json(json.dumps(header["plan"]))
+    assert plan.target_delta <= 1 / 2000
     assert (header["aggregate"], header["replayable"]) == ("secure", False)
     assert header["population"] == "population 2000"
+    assert (folder / "report.html").stat().st_size > 10_000
+    said = " ".join(re.sub(r"[│\n]", " ", outcome.stdout).split())
+    assert f"{rounded_up(last['epsilon_server'])} for every client" in said
+    assert f"more than {plan.participations} rounds" in said
+    assert f"{rounded_up(last['epsilon_server_mean'])} for a client in" in said

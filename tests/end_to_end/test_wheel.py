@@ -27,7 +27,7 @@ def test_the_wheel_installs_in_a_clean_environment_and_draws_noise(tmp_path):
         "from importlib.resources import files\n"
         "from skellam import noise\n"
         "assert files('skellam.report').joinpath('style.css').read_text()\n"
-        "print(len(noise.Skellam(4.0).draw(1000, entropy=sk.SystemEntropy())), sk.__file__)"
+        "print(len(noise.SkellamSampler(4.0).draw(1000, entropy=sk.SystemEntropy())), sk.__file__)"
     )
     printed = run(python, "-c", code, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"})
     assert printed.startswith("1000 ")

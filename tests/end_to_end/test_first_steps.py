@@ -1,4 +1,4 @@
-"""A newcomer's path: a fresh clone, README and the quickstart, and nothing else."""
+"""A new user's first steps: a fresh clone, README and the quickstart, and nothing else."""
 
 import os
 import re

@@ -1,0 +1,152 @@
+"""Names are words of the field, modules begin with a label, one public name is one thing."""
+
+import ast
+import re
+from collections import defaultdict
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parent.parent / "src"
+PARTS = {
+    "accountant or candidate": "route routes",
+    "clip_count": "within beside balance",
+    "commitments": "pledge pledges",
+    "coordinate_bound": "largest",
+    "dropouts": "gone silent vanish vanished",
+    "ledger": "book",
+    "max_": "most",
+    "messages": "letter letters",
+    "min_": "least fewest",
+    "package, project, user, log": "room rooms house newcomer tell tells",
+    "participant_list": "roll",
+    "participation_probability": "coin",
+    "population_size": "people",
+    "round_config": "invitation",
+    "server phase": "desk",
+    "share_keys": "enrol unlock dealing",
+    "simulation": "virtual bus",
+    "spend": "purse payer pay pays paid",
+    "stage_log": "journal",
+    "bernoulli": "heads",
+    "index, path or offset": "place places",
+    "integer": "whole",
+}
+"""Words that are no part of a name, by what to write instead."""
+NAMES = {
+    "round_": "this",
+    "sent_dim, padded_dim, message_len": "kept carried rotated padded",
+    "unmasked, non_private": "clear plain",
+    "beta1, beta2, eps": "floor",
+}
+"""Words that may be a part of a name, and that of a local variable, but no name that others use."""
+PUBLIC_KEYWORDS = {
+    "learning_rate": "lr",
+    "batch_size": "batch",
+    "beta1": "first",
+    "beta2": "second",
+}
+"""Words that are no parameter and no field where models are trained."""
+TRAINING = ("federated", "tasks", "plan")
+RIDDLE = re.compile(r"(What|Who|Whether|How|When|Where|Why|Which)\b")
+
+
+def trees():
+    for path in sorted(SOURCES.rglob("*.py")):
+        yield path.relative_to(SOURCES), ast.parse(path.read_text())
+
+
+def named(tree):
+    """Yield the names that a module introduces: functions, classes, parameters, variables."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case _:
+                pass
+
+
+def fields(tree):
+    """Yield functions, classes, parameters, and annotated names of class bodies."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        match node:
+            case ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.ClassDef(body=body):
+                for inner in body:
+                    if isinstance(inner, ast.AnnAssign):
+                        yield inner.lineno, ast.unparse(inner.target)
+
+
+def words(name):
+    """Return the lower-case words of a name in snake or camel case."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)]
+
+
+def offences(names, parts, wholes):
+    banned = {word: right for right, group in parts.items() for word in group.split()}
+    alone = {word: right for right, group in wholes.items() for word in group.split()}
+    for line, name in names:
+        for word in words(name):
+            if word in banned:
+                yield line, name, banned[word]
+        if name.strip("_").lower() in alone:
+            yield line, name, alone[name.strip("_").lower()]
+
+
+def found_in_sources():
+    for path, tree in trees():
+        file = [(1, part) for part in path.with_suffix("").parts]
+        keywords = PUBLIC_KEYWORDS if path.parts[1] in TRAINING else {}
+        listed = [
+            *offences([*file, *named(tree)], PARTS, {}),
+            *offences(fields(tree), {}, {**NAMES, **keywords}),
+        ]
+        yield from (f"{path}:{line}: {name} (write {right})" for line, name, right in listed)
+
+
+@pytest.mark.slow
+@pytest.mark.skip(reason="81 names are left, 48 of them in analytics, plan and report")
+def test_no_name_is_a_word_of_our_own():
+    assert sorted(set(found_in_sources())) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skip(reason="10 modules are left, 3 of them in accounting.ledger")
+def test_modules_begin_with_a_label_and_not_with_a_riddle():
+    riddles = [
+        str(path)
+        for path, tree in trees()
+        if tree.body and RIDDLE.match(ast.get_docstring(tree) or "What")
+    ]
+    assert riddles == []
+
+
+@pytest.mark.slow
+def test_no_two_public_classes_have_one_name():
+    homes = defaultdict(set)
+    for path, tree in trees():
+        module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        if "._" in module or not any(ast.unparse(n).startswith("__all__ =") for n in tree.body):
+            continue
+        loaded = import_module(module)
+        for name in loaded.__all__:
+            value = getattr(loaded, name)
+            if isinstance(value, type):
+                homes[name].add(f"{value.__module__}.{value.__qualname__}")
+    assert {name: sorted(where) for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_words_are_found_in_every_kind_of_name():
+    tree = ast.parse(
+        "class PurseBook:\n    batch: int\n"
+        "def pay_all(most_rows, *, this): largest = 1\nalmost = within_clip = route2 = 1\n"
+    )
+    names = {name for _, name, _ in offences(named(tree), PARTS, NAMES)}
+    assert names == {"PurseBook", "pay_all", "most_rows", "this", "largest", "within_clip"}
+    assert [name for _, name, _ in offences(fields(tree), {}, PUBLIC_KEYWORDS)] == ["batch"]
