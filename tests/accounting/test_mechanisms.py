@@ -21,7 +21,6 @@ from skellam.accounting import (
     Skellam,
     against_public,
     against_server,
-    audiences,
     composed_delta,
     composed_epsilon,
     curves,
@@ -203,7 +202,6 @@ def test_what_is_no_mechanism_gets_our_own_error(wrong):
         lambda x: composed_epsilon([x], delta=1e-5),
         lambda x: composed_delta([(x, 3)], epsilon=1.0),
         lambda x: curves([(x, 3)]),
-        lambda x: audiences(x, rounds=3, delta=1e-5),
         lambda x: against_public(x, rounds=3, delta=1e-5),
         lambda x: against_server(x, participations=3, delta=1e-5),
     )
