@@ -17,7 +17,6 @@ MAX_FILES_RUN = {
 }
 MEASURED = {
     "plan.calibrated": 22,
-    "codec.encode": 10,
     "accounting.epsilon": 10,
     "fl.train round": 50,
     "Flower client round": 47,

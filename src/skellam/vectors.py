@@ -1,5 +1,8 @@
 """Vectors: reals, integers, and residues modulo a power of two, each a type of its own.
 
+Tensors become one vector by a `Layout`, and residues become bytes by `pack_residues`: exactly
+``bits`` bits a coordinate, the lowest bits first.
+
 A float cannot enter the ring and an unwrapped integer cannot leave it: only the codec turns one
 kind into another. Each vector remembers whether any of the randomness in it can be replayed
 (``replayable``); that mark is contagious, so that a ledger can refuse to call the result private.
@@ -7,14 +10,19 @@ kind into another. Each vector remembers whether any of the randomness in it can
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, SupportsFloat
+from typing import Any, Final, Protocol, Self, SupportsFloat, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from skellam import _checks
 from skellam.errors import DomainError, KindError, ShapeError
+
+_CHUNK: Final = 1 << 16
+"""Residues packed at a time, so that the passes over them stay in the cache."""
 
 
 def residue_dtype(bits: int) -> np.dtype[Any]:
@@ -120,3 +128,201 @@ class Residues(_Vector):
             replayable=self.replayable or other.replayable,
             messages=self.messages + other.messages,
         )
+
+
+class SupportsDLPack(Protocol):
+    """A tensor of any library that shares its memory by DLPack, such as torch."""
+
+    def __dlpack__(self, **kwargs: object) -> object:
+        """Return a capsule with the tensor's memory."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return where the memory is."""
+
+
+Tensor: TypeAlias = NDArray[Any] | SupportsDLPack | Reals | float
+Tensors: TypeAlias = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One tensor of the vector: its name, shape and type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A tensor that is not part of the vector, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The order, names, shapes and types of the tensors in a vector, and what was left out."""
+
+    slots: tuple[Slot, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @classmethod
+    def of(cls, tensors: Tensors, *, only: Collection[str] | None = None) -> Layout:
+        """Return the layout of the float tensors, or of those that ``only`` names.
+
+        A list's tensors are named by their positions. Integer and boolean tensors (counters, masks)
+        cannot be averaged: `left_out` lists them, unless ``only`` asks for one, which raises.
+        """
+        arrays = _named(tensors)
+        unknown = set(only or ()) - set(arrays)
+        if unknown:
+            raise DomainError(f"only names {sorted(unknown)}, but there are {sorted(arrays)}")
+        slots: list[Slot] = []
+        left: list[LeftOut] = []
+        for name, array in arrays.items():
+            if only is not None and name not in only:
+                left.append(LeftOut(name, "not named"))
+            elif array.dtype.kind in "iub" and only is None:
+                left.append(LeftOut(name, f"{array.dtype} cannot be averaged"))
+            else:
+                slots.append(Slot(name, array.shape, _float_dtype(name, array)))
+        return cls(tuple(slots), tuple(left))
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates."""
+        return sum(math.prod(slot.shape) for slot in self.slots)
+
+    def flatten(self, tensors: Tensors) -> NDArray[np.floating[Any]]:
+        """Return the vector of ``tensors``, which must have this layout."""
+        arrays = _named(tensors)
+        for slot in self.slots:
+            if slot.name not in arrays or arrays[slot.name].shape != slot.shape:
+                raise ShapeError(f"tensor {slot.name!r} must be there with shape {slot.shape}")
+        parts = [_flat(slot.name, arrays[slot.name]) for slot in self.slots]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
+
+    def join(
+        self, vector: Reals | NDArray[np.floating[Any]], *, like: Tensors | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Return the tensors of ``vector`` by name; with ``like``, in its order with its others."""
+        values = np.asarray(vector)
+        if values.shape != (self.dimension,):
+            raise ShapeError(f"vector must have length {self.dimension}, got shape {values.shape}")
+        tensors: dict[str, NDArray[Any]] = {}
+        start = 0
+        for slot in self.slots:
+            stop = start + math.prod(slot.shape)
+            tensors[slot.name] = values[start:stop].reshape(slot.shape).astype(slot.dtype)
+            start = stop
+        if like is None:
+            return tensors
+        return {name: array.copy() for name, array in _named(like).items()} | tensors
+
+
+def flatten(x: Tensors) -> NDArray[np.floating[Any]]:
+    """Return ``x`` as one vector of float32 or float64, without a copy where it is one already."""
+    if isinstance(x, (Sequence, Mapping)):
+        return Layout.of(x).flatten(x)
+    return _flat("x", _array("x", x))
+
+
+def _named(tensors: Tensors) -> dict[str, NDArray[Any]]:
+    if isinstance(tensors, Mapping):
+        return {name: _array(name, tensor) for name, tensor in tensors.items()}
+    items = tensors if isinstance(tensors, Sequence) else [tensors]
+    return {str(i): _array(str(i), tensor) for i, tensor in enumerate(items)}
+
+
+def _array(name: str, tensor: Tensor) -> NDArray[Any]:
+    if isinstance(tensor, np.ndarray):
+        return tensor
+    if isinstance(tensor, Reals):
+        return tensor.values
+    try:
+        if hasattr(tensor, "__dlpack__"):
+            # torch exports no tensor that requires a gradient.
+            shared: Any = tensor.detach() if hasattr(tensor, "detach") else tensor
+            return np.from_dlpack(shared, device="cpu")
+        return np.asarray(tensor)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise KindError(f"{name} is no tensor that NumPy can read: {error}") from error
+
+
+def _flat(name: str, array: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    dtype = _float_dtype(name, array)
+    return array.reshape(-1).astype(np.promote_types(dtype, np.float32), copy=False)
+
+
+def _float_dtype(name: str, array: NDArray[Any]) -> np.dtype[Any]:
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        raise KindError(f"{name} must be of float16, float32 or float64, got {array.dtype}")
+    return array.dtype
+
+
+def packed_size(length: int, bits: int) -> int:
+    """Return how many bytes ``length`` residues of ``bits`` bits take."""
+    return -(-length * bits // 8)
+
+
+def pack_residues(values: NDArray[np.unsignedinteger[Any]], bits: int) -> bytes:
+    """Return ``values``, all below ``2**bits``, in `packed_size` bytes."""
+    if bits == 8 * values.itemsize:
+        return values.astype(_little(bits), copy=False).tobytes()
+    parts = (_pack(values[i : i + _CHUNK], bits) for i in range(0, len(values), _CHUNK))
+    return b"".join(parts)
+
+
+def unpack_residues(data: bytes, length: int, bits: int) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the ``length`` residues that `pack_residues` put into ``data``, or raise."""
+    if len(data) != packed_size(length, bits):
+        raise ShapeError(
+            f"{length} residues of {bits} bits are {packed_size(length, bits)} bytes, "
+            f"got {len(data)}"
+        )
+    if bits == 8 * residue_dtype(bits).itemsize:
+        return np.frombuffer(data, dtype=_little(bits)).astype(residue_dtype(bits))
+    octets = np.frombuffer(data, dtype=np.uint8)
+    if length * bits % 8 and octets[-1] >> length * bits % 8:
+        raise DomainError("data must end in zero bits after the last residue")
+    out = np.empty(length, dtype=residue_dtype(bits))
+    step = _CHUNK * bits // 8
+    for i, start in enumerate(range(0, length, _CHUNK)):
+        part = out[start : start + _CHUNK]
+        part[:] = _unpack(octets[i * step : (i + 1) * step], len(part), bits)
+    return out
+
+
+def _little(bits: int) -> np.dtype[Any]:
+    return residue_dtype(bits).newbyteorder("<")
+
+
+def _pack(values: NDArray[np.unsignedinteger[Any]], bits: int) -> bytes:
+    lanes = np.zeros((-(-len(values) // 8), 8), dtype=np.uint32)
+    lanes.reshape(-1)[: len(values)] = values
+    out = np.zeros((len(lanes), bits), dtype=np.uint8)
+    for lane, column, shift in _overlaps(bits):
+        word = lanes[:, lane]
+        out[:, column] |= (word >> shift if shift >= 0 else word << -shift).astype(np.uint8)
+    return out.tobytes()[: packed_size(len(values), bits)]
+
+
+def _unpack(octets: NDArray[np.uint8], length: int, bits: int) -> NDArray[np.uint32]:
+    columns = np.zeros((-(-length // 8), bits), dtype=np.uint32)
+    columns.reshape(-1)[: len(octets)] = octets
+    lanes = np.zeros((len(columns), 8), dtype=np.uint32)
+    for lane, column, shift in _overlaps(bits):
+        octet = columns[:, column]
+        lanes[:, lane] |= octet << shift if shift >= 0 else octet >> -shift
+    lanes &= np.uint32((1 << bits) - 1)
+    return lanes.reshape(-1)[:length]
+
+
+def _overlaps(bits: int) -> Iterator[tuple[int, int, int]]:
+    """Yield which of 8 lanes of ``bits`` bits share bits with which byte, and the shift between."""
+    for lane in range(8):
+        start = lane * bits
+        for column in range(start // 8, -(-(start + bits) // 8)):
+            yield lane, column, 8 * column - start

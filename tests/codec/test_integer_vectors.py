@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from skellam import SeededEntropy, SystemEntropy
 from skellam.codec import Codec, CodecSpec, Integer, IntegerSensitivity, NoNoise, SkellamShares
+from skellam.codec.arithmetic import centred
 from skellam.codec.spec import integer_norm
-from skellam.codec.wrap import centred
 from skellam.errors import DomainError, KindError, ShapeError
 
 SEED = bytes(32)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracles import codec_specs
 from skellam import SeededEntropy, SystemEntropy
 from skellam.codec import Codec, DiscreteGaussianShares, NoNoise, SkellamShares
-from skellam.codec.wrap import centred
+from skellam.codec.arithmetic import centred
 from skellam.errors import DomainError, ShapeError, ThresholdError
 
 DIMENSION = (1 << 16) + 100

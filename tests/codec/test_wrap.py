@@ -7,7 +7,7 @@ from oracles.algorithm_1 import modular_clip
 from oracles.codec_specs import codec_of
 from skellam import SeededEntropy
 from skellam.codec import SkellamShares
-from skellam.codec.wrap import WrapEstimate, centred, wrap_estimate
+from skellam.codec.arithmetic import WrapEstimate, centred, wrap_estimate
 from skellam.errors import DomainError, WrapError
 from skellam.vectors import Residues, residue_dtype
 

@@ -5,9 +5,9 @@ The codec states its own sensitivity and knows nothing of accounting; `skellam.p
 
 from __future__ import annotations
 
+from skellam.codec.arithmetic import WrapEstimate
 from skellam.codec.baseline import GaussianBaseline
 from skellam.codec.codec import Codec, public_seed
-from skellam.codec.layout import Layout, LeftOut, Slot, Tensors, flatten
 from skellam.codec.spec import (
     MAX_INTEGER,
     MAX_RADIUS,
@@ -30,7 +30,7 @@ from skellam.codec.spec import (
     rounded_norm_bound,
     sensitivity,
 )
-from skellam.codec.wrap import WrapEstimate
+from skellam.vectors import Layout, LeftOut, Slot, Tensors, flatten
 
 __all__ = [
     "MAX_INTEGER",

@@ -13,12 +13,11 @@ import numpy as np
 
 from skellam import _checks
 from skellam.codec.arithmetic import finite_peak, upper_norm
-from skellam.codec.layout import Tensors, flatten
 from skellam.codec.spec import ASSUMPTIONS, RealSensitivity
 from skellam.entropy import Entropy
 from skellam.errors import ShapeError
 from skellam.noise import GaussianSampler
-from skellam.vectors import Reals
+from skellam.vectors import Reals, Tensors, flatten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

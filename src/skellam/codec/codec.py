@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.codec import wire
 from skellam.codec.arithmetic import (
     Lattices,
     Rotation,
     Sampler,
+    WrapEstimate,
     add_lattice,
+    centred,
     coordinate_subset,
     draw,
     excess,
@@ -29,9 +30,9 @@ from skellam.codec.arithmetic import (
     round_unbiased,
     shrink,
     upper_norm,
+    wrap_estimate,
     wrapped,
 )
-from skellam.codec.layout import Tensors, flatten
 from skellam.codec.spec import (
     CentralDiscreteGaussian,
     CentralSkellam,
@@ -47,11 +48,10 @@ from skellam.codec.spec import (
     rounded_norm_square,
     sensitivity,
 )
-from skellam.codec.wrap import WrapEstimate, centred, wrap_estimate
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
 from skellam.errors import DomainError, KindError, ShapeError, ThresholdError
 from skellam.noise import DiscreteGaussianSampler, SkellamSampler
-from skellam.vectors import Reals, Residues
+from skellam.vectors import Reals, Residues, Tensors, flatten, pack_residues, unpack_residues
 
 TAG_BYTES: Final = 8
 """Bytes in front of a packed message that tell which plan and round it belongs to."""
@@ -253,12 +253,12 @@ class Codec:
             raise DomainError(
                 f"bytes carry one message, got a sum of {message.messages}; pack before adding"
             )
-        return self.label[:TAG_BYTES] + wire.pack(message.values, self.spec.bits)
+        return self.label[:TAG_BYTES] + pack_residues(message.values, self.spec.bits)
 
     def unpack(self, data: bytes) -> Residues:
         """Return the message that `pack` made ``data`` from; refuse one of another round."""
         tag, residues = data[:TAG_BYTES], data[TAG_BYTES:]
-        values = wire.unpack(residues, self.spec.message_len, self.spec.bits)
+        values = unpack_residues(residues, self.spec.message_len, self.spec.bits)
         if tag != self.label[:TAG_BYTES]:
             raise DomainError(
                 f"the message has the tag {tag.hex()}, this plan and round have "

@@ -5,7 +5,6 @@ Everything else in this package takes these names from here.
 
 from __future__ import annotations
 
-from skellam.codec.wire import pack, packed_size, unpack
 from skellam.noise import SkellamSampler
 from skellam.secagg import wire
 from skellam.secagg.identity import Identity, Roster
@@ -26,6 +25,7 @@ from skellam.secagg.wire import (
     Text,
     Uint,
 )
+from skellam.vectors import pack_residues, packed_size, unpack_residues
 
 __all__ = [
     "MAX_LENGTH",
@@ -46,8 +46,8 @@ __all__ = [
     "Text",
     "Uint",
     "add_masks",
-    "pack",
+    "pack_residues",
     "packed_size",
-    "unpack",
+    "unpack_residues",
     "wire",
 ]

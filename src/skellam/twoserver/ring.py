@@ -18,8 +18,8 @@ from skellam.twoserver._shared import (
     Nested,
     SkellamSampler,
     add_masks,
-    pack,
-    unpack,
+    pack_residues,
+    unpack_residues,
 )
 from skellam.twoserver.constants import MAX_BAND, RunConstants, digest, number
 from skellam.twoserver.messages import RoundNumber
@@ -69,13 +69,13 @@ def zeros(constants: RunConstants) -> Ring:
 
 def to_wire(values: Ring, constants: RunConstants) -> bytes:
     """Return ``values`` with exactly ``bits`` bits a coordinate."""
-    return pack(values, constants.bits)
+    return pack_residues(values, constants.bits)
 
 
 def from_wire(data: bytes, constants: RunConstants) -> Ring:
     """Return the vector that `to_wire` wrote, or raise `MessageError`."""
     try:
-        return unpack(data, constants.length, constants.bits)
+        return unpack_residues(data, constants.length, constants.bits)
     except (DomainError, ShapeError) as error:
         raise MessageError(str(error)) from error
 

@@ -18,7 +18,6 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from skellam.codec.layout import Layout
 from skellam.engines.flower.client_state import ClientState, wipe
 from skellam.engines.flower.messages import (
     content_digest,
@@ -48,7 +47,7 @@ from skellam.errors import (
     TamperError,
 )
 from skellam.secagg import SeenRounds, client
-from skellam.vectors import Residues
+from skellam.vectors import Layout, Residues
 
 Handler: TypeAlias = Callable[[Message, Context], Message]
 _ADVERTISED = 3 * SEED_BYTES

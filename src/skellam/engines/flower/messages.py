@@ -20,12 +20,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from skellam.codec import wire
 from skellam.engines.flower.round_config import RoundConfig
 from skellam.errors import DomainError, MessageError
 from skellam.secagg import RoundParameters
 from skellam.secagg.messages import MaskedVector
-from skellam.vectors import residue_dtype
+from skellam.vectors import pack_residues, packed_size, residue_dtype, unpack_residues
 
 RECORD = "skellam"
 """The key of our record in messages."""
@@ -59,7 +58,7 @@ def masked_vector_content(data: bytes, round_: RoundParameters) -> RecordDict:
     """Return the content that carries a masked vector, exactly ``bits`` bits a coordinate."""
     masked = MaskedVector.decode(data)
     values = np.frombuffer(masked.vector, dtype=_little(round_))
-    packed = wire.pack(values, round_.bits)
+    packed = pack_residues(values, round_.bits)
     content = content_of(masked.receipt, round_)
     content[_VECTOR] = ArrayRecord({"packed": Array("uint8", (len(packed),), _RAW, packed)})
     return content
@@ -71,11 +70,11 @@ def read_masked_vector(content: RecordDict, round_: RoundParameters) -> bytes:
     record = content.get(_VECTOR)
     array = record.get("packed") if isinstance(record, ArrayRecord) else None
     packed = array.data if isinstance(array, Array) and array.stype == _RAW else None
-    size = wire.packed_size(round_.length, round_.bits)
+    size = packed_size(round_.length, round_.bits)
     if not (isinstance(packed, bytes) and len(packed) == size):
         raise MessageError(f"a masked vector of {size} bytes is missing or has another length")
     try:
-        values = wire.unpack(packed, round_.length, round_.bits)
+        values = unpack_residues(packed, round_.length, round_.bits)
     except ValueError as error:
         raise MessageError("a masked vector does not end in zero bits") from error
     return MaskedVector(receipt, values.astype(_little(round_), copy=False).tobytes()).encode()

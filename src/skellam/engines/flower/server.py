@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.ledger import Ledger
-from skellam.codec.layout import Layout
 from skellam.engines import durable
 from skellam.engines.flower.client_state import open_ledger
 from skellam.engines.flower.messages import common_digest, model_of, record_of
@@ -49,7 +48,7 @@ from skellam.errors import (
 )
 from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Plan, Sampling
 from skellam.secagg import Roster
-from skellam.vectors import Reals
+from skellam.vectors import Layout, Reals
 
 EVALUATE_SHARE = 0.2
 """Part of epsilon that evaluations get where `secured` divides it."""
