@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from skellam.secagg.masks import add_masks
+from skellam.protocol.masks import add_masks
 
 CLIENTS, LENGTH, BITS = 100, 1 << 20, 16
 CHUNK = bytes(1 << 17)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skellam.entropy import SeededEntropy
+from skellam.protocol.identity import Identity
 from skellam.twoserver import RunConstants, client, helper, leader, simulation
-from skellam.twoserver._shared import Identity
 from skellam.twoserver.simulation import Simulation
 from skellam.vectors import Residues, residue_dtype
 

@@ -31,7 +31,6 @@ from skellam.secagg.messages import (
     Receipt,
     Survivors,
     extend,
-    signed,
 )
 from skellam.secagg.shares import MASK_KEY, NOISE_SEED, SELF_MASK, commit_secret, deal
 from skellam.secagg.simulation import FaultScript, Stage
@@ -222,7 +221,7 @@ def dealt_badly(number: int, change) -> bytes:
             envelope = Envelope.decode(data)
             if envelope.sender == number:
                 forged = replace(envelope, ciphertext=sealed)
-                envelopes[at] = signed(forged, identity(number), mask.context)
+                envelopes[at] = forged.signed(identity(number), mask.context)
         return envelopes
 
     return changed_delivery(A, forge)
@@ -251,7 +250,7 @@ def test_a_dealer_whose_shares_do_not_give_its_secret_is_named(liar, kind):
     message = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][liar])
     other = commit_secret(context, liar, kind, b"another secret".ljust(32))
     secrets = message.secrets[: 32 * (kind - 1)] + other + message.secrets[32 * kind :]
-    lie = signed(replace(message, secrets=secrets), identity(liar), context)
+    lie = replace(message, secrets=secrets).signed(identity(liar), context)
 
     def uplink(stage, number, data):
         return lie if (stage, number) == (Stage.SHARE_KEYS, liar) else data
@@ -296,8 +295,8 @@ def replay(members, uplink):
 def opening_of(number: int, change) -> bytes:
     opening = Opening.decode(HONEST.sent[Stage.UNMASK][number])
     context = HONEST.client(Stage.UNMASK, number).context
-    return signed(
-        replace(opening, shares=tuple(change(list(opening.shares)))), identity(number), context
+    return replace(opening, shares=tuple(change(list(opening.shares)))).signed(
+        identity(number), context
     )
 
 
@@ -338,7 +337,7 @@ def test_too_many_wrong_openings_raise():
 )
 def test_key_shares_that_have_not_the_form_of_the_round_count_as_not_sent(change):
     context = HONEST.client(Stage.MASKED_INPUT, C).context
-    lie = signed(change(KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][C])), identity(C), context)
+    lie = change(KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][C])).signed(identity(C), context)
     following, boxes = HONEST.serve(Stage.SHARE_KEYS, {C: lie})
     assert [fault.culprit for fault in following.faults] == [C]
     assert sorted(boxes) == [A, B, D, E, F]
@@ -353,7 +352,7 @@ def test_a_message_out_of_turn_does_not_count():
     context = honest.client(Stage.CONSISTENCY_CHECK, A).context
     vector = bytes(8)
     receipt = Receipt(F, sha256(vector).digest(), replayable=False)
-    late = MaskedVector(signed(receipt, honest.party(F).identity, context), vector).encode()
+    late = MaskedVector(receipt.signed(honest.party(F).identity, context), vector).encode()
     following, _ = honest.serve(Stage.MASKED_INPUT, {F: late})
     assert [fault.culprit for fault in following.faults] == [F]
     assert following.summed.survivors.tolist() == [A, B, C, D, E]
@@ -384,7 +383,7 @@ def test_a_second_vector_of_the_same_sender_is_not_added():
 def test_a_vector_of_the_wrong_length_is_not_added(vector):
     context = HONEST.client(Stage.CONSISTENCY_CHECK, A).context
     receipt = Receipt(A, sha256(vector).digest(), replayable=False)
-    lie = MaskedVector(signed(receipt, identity(A), context), vector).encode()
+    lie = MaskedVector(receipt.signed(identity(A), context), vector).encode()
     following, _ = HONEST.serve(Stage.MASKED_INPUT, {A: lie})
     assert [fault.culprit for fault in following.faults] == [A]
     assert following.summed.survivors.tolist() == NUMBERS[1:]
@@ -395,7 +394,7 @@ def test_residues_beyond_the_modulus_are_not_added():
     context = honest.client(Stage.CONSISTENCY_CHECK, A).context
     vector = np.array([4096, 0, 0], dtype="<u2").tobytes()
     receipt = Receipt(A, sha256(vector).digest(), replayable=False)
-    lie = MaskedVector(signed(receipt, honest.party(A).identity, context), vector).encode()
+    lie = MaskedVector(receipt.signed(honest.party(A).identity, context), vector).encode()
     following, _ = honest.serve(Stage.MASKED_INPUT, {A: lie})
     assert [fault.culprit for fault in following.faults] == [A]
 
@@ -421,7 +420,7 @@ def test_a_survivor_that_gave_no_vector_cannot_be_claimed():
     entries = Survivors.decode(lacking.received[Stage.CONSISTENCY_CHECK, A]).rows
     forged = Receipt(F, bytes(32), replayable=False)
     context = lacking.client(Stage.CONSISTENCY_CHECK, A).context
-    claims = [forged.encode(), signed(forged, replace(identity(A), number=F), context)]
+    claims = [forged.encode(), forged.signed(replace(identity(A), number=F), context)]
     lies = [Survivors.of((*entries, claim)).encode() for claim in claims]
     for lie in lies:
         with pytest.raises(TamperError, match="signature"):
@@ -443,16 +442,14 @@ def test_a_survivor_who_did_not_deal_is_refused():
     members = cohort(6, 4, dropouts=2, colluders=1)
     honest = transcript(members, dropouts={Stage.SHARE_KEYS: [F]})
     context = honest.client(Stage.CONSISTENCY_CHECK, A).context
-    receipt = signed(Receipt(F, bytes(32), replayable=False), honest.party(F).identity, context)
+    receipt = Receipt(F, bytes(32), replayable=False).signed(honest.party(F).identity, context)
     entries = Survivors.decode(honest.received[Stage.CONSISTENCY_CHECK, A]).rows
     with pytest.raises(TamperError, match="survivors are not"):
         honest.step(Stage.CONSISTENCY_CHECK, A, Survivors.of((*entries, receipt)).encode())
 
 
 def agreed(context: bytes, numbers) -> bytes:
-    return Agreements.of(
-        tuple(signed(Agreement(n), identity(n), context) for n in numbers)
-    ).encode()
+    return Agreements.of(tuple(Agreement(n).signed(identity(n), context) for n in numbers)).encode()
 
 
 @pytest.mark.parametrize("shown", range(5))
@@ -479,7 +476,7 @@ def test_agreement_to_another_set_of_survivors_is_not_agreement():
 
 def test_agreements_are_counted_once_and_below_the_threshold_nothing_is_opened():
     context = HONEST.client(Stage.UNMASK, A).context
-    entry = signed(Agreement(B), identity(B), context)
+    entry = Agreement(B).signed(identity(B), context)
     with pytest.raises(TamperError, match="twice"):
         HONEST.step(Stage.UNMASK, A, Agreements.of((entry,) * 4).encode())
     with pytest.raises(ThresholdError, match="agree on the survivors"):

@@ -20,7 +20,6 @@ from skellam.secagg.messages import (
     ParticipantList,
     Receipt,
     Survivors,
-    signed,
 )
 from skellam.secagg.shares import MASK_KEY, NOISE_SEED, SELF_MASK
 from skellam.secagg.simulation import Stage
@@ -68,7 +67,7 @@ def opened_for(done: Transcript, camps: dict[int, bytes]) -> dict[tuple[int, int
     for number, phase in phases.items():
         lie = camps[number]
         own = done.party(colluder).identity
-        listed = {**votes[lie], colluder: signed(Agreement(colluder), own, phase.context)}
+        listed = {**votes[lie], colluder: Agreement(colluder).signed(own, phase.context)}
         if colluder not in Survivors.decode(lie).senders:
             del listed[colluder]
         try:
@@ -141,7 +140,7 @@ def test_a_server_that_names_dropouts_as_survivors_opens_nothing(n):
     colluder = done.party(numbers[-1]).identity
     for absent in set(numbers) - set(alive):
         forged = Receipt(absent, bytes(32), replayable=False)
-        rows.append(signed(forged, colluder, context))
+        rows.append(forged.signed(colluder, context))
     rows.sort(key=lambda row: Receipt.decode(row).sender)
     lie = Survivors.of(rows).encode()
     found = recovered(done, opened_for(done, dict.fromkeys(alive, lie)))

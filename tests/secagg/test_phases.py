@@ -20,7 +20,8 @@ from skellam.errors import (
     ShapeError,
     TamperError,
 )
-from skellam.secagg import Identity, RoundParameters, SeenRounds, client, wire
+from skellam.protocol import wire
+from skellam.secagg import Identity, RoundParameters, SeenRounds, client
 from skellam.secagg.parameters import ToleranceField
 from skellam.secagg.simulation import Stage
 from skellam.vectors import Residues

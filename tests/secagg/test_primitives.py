@@ -7,9 +7,9 @@ import pytest
 
 from skellam.entropy import derive_key
 from skellam.errors import TamperError
-from skellam.secagg import masks
+from skellam.protocol import masks
+from skellam.protocol.identity import Identity, Roster
 from skellam.secagg.channel import KeyPair
-from skellam.secagg.identity import Identity, Roster
 
 
 def test_key_agreement_gives_the_key_of_rfc_7748_section_6_1():

@@ -23,7 +23,6 @@ from skellam.secagg.messages import (
     Survivors,
     extend,
     participants_of,
-    signed,
 )
 from skellam.secagg.simulation import Stage
 
@@ -114,7 +113,7 @@ def agreements(context: bytes, signers: set[int], named: list[int]) -> bytes:
     for number in sorted(named):
         own = honest().party(number).identity
         true = number in signers
-        entries.append(signed(Agreement(number), own, context if true else bytes(32)))
+        entries.append(Agreement(number).signed(own, context if true else bytes(32)))
     return Agreements.of(entries).encode()
 
 

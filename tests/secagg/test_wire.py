@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from oracles.rounds import cohort
 from oracles.transcript import CLIENT, SERVER, transcript
 from skellam.errors import MessageError, PhaseError, ProtocolError
-from skellam.secagg import Fault, SeenRounds, Setting, messages, wire
+from skellam.protocol import wire
+from skellam.secagg import Fault, SeenRounds, Setting, messages
 from skellam.secagg.messages import Message
 from skellam.secagg.simulation import Stage
 

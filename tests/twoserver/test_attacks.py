@@ -26,8 +26,8 @@ from skellam.errors import (
     TamperError,
     ThresholdError,
 )
+from skellam.protocol.identity import Identity, Roster
 from skellam.twoserver import RunLimits, client, helper, leader, simulation
-from skellam.twoserver._shared import Identity, Roster
 from skellam.twoserver.chain import Chain
 from skellam.twoserver.keys import ServerSecrets, seal
 from skellam.twoserver.messages import (

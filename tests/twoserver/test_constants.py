@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from oracles.two_servers import constants
 from skellam.errors import DomainError, MessageError, ProtocolError
+from skellam.protocol import wire
 from skellam.twoserver import RunLimits
-from skellam.twoserver._shared import wire
 from skellam.twoserver.constants import RunConstants
 from skellam.twoserver.messages import Proposal
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from oracles.two_servers import INPUT, begin, centred, entropy, plain_sum, play, vectors
+from skellam.noise import SkellamSampler
 from skellam.twoserver import ring, simulation
-from skellam.twoserver._shared import SkellamSampler
 from skellam.twoserver.messages import Answer, Job, seed_info
 
 FALSE_ALARM = 1e-6

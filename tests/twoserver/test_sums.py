@@ -70,7 +70,7 @@ def test_the_release_carries_label_round_and_mark():
 def test_what_is_drawn_from_the_system_is_not_marked_replayable():
     from oracles.two_servers import constants
     from skellam.entropy import SystemEntropy
-    from skellam.twoserver._shared import Identity
+    from skellam.protocol.identity import Identity
 
     source = SystemEntropy()
     members = [Identity.generate(i, entropy=source) for i in range(2)]

@@ -6,9 +6,9 @@ Sans-IO: bytes and arrays in, bytes and arrays out. The protocol is that of Bona
 
 from __future__ import annotations
 
+from skellam.protocol.identity import Identity, Roster, Seal, SealVerifier
 from skellam.secagg import client, server, simulation
 from skellam.secagg.graph import Topology, topology
-from skellam.secagg.identity import Identity, Roster, Seal, SealVerifier
 from skellam.secagg.parameters import Party, RoundParameters, SeenRounds, Setting
 from skellam.secagg.server import Fault, Outcome
 

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from skellam.entropy import Entropy, random_bytes
 from skellam.errors import TamperError, ThresholdError
+from skellam.protocol.masks import add_masks
+from skellam.protocol.wire import Digest, Fixed, Id, Ids, Indices, Many, Nested, Uint
 from skellam.secagg.channel import KeyPair, channel_purpose, mask_purpose, seal, self_mask, unseal
-from skellam.secagg.masks import add_masks
 from skellam.secagg.messages import (
     MAX_SECRETS,
     Advertisement,
@@ -50,7 +51,6 @@ from skellam.secagg.messages import (
     extend,
     find,
     participants_of,
-    signed,
 )
 from skellam.secagg.parameters import Party, Phase, SeenRounds
 from skellam.secagg.shares import (
@@ -62,7 +62,6 @@ from skellam.secagg.shares import (
     deal,
     wanted,
 )
-from skellam.secagg.wire import Digest, Fixed, Id, Ids, Indices, Many, Nested, Uint
 from skellam.vectors import Residues
 
 _Secrets = Annotated[tuple[bytes, ...], Many(Fixed(32), MAX_SECRETS)]
@@ -91,7 +90,7 @@ class AdvertiseKeys(Phase[Party]):
         remembered = seen.enter(round_)
         channel, mask, nonce = (random_bytes(32, entropy=entropy) for _ in range(3))
         message = Advertisement(me.number, KeyPair(channel).public, KeyPair(mask).public, nonce)
-        sent = signed(message, me, round_.digest)
+        sent = message.signed(me, round_.digest)
         return ShareKeys(self.setting, channel, mask, sha256(sent).digest()), sent, remembered
 
 
@@ -148,7 +147,7 @@ class ShareKeys(Phase[Party]):
         me = self.setting.identity
         sealed = seal(to.channel, me.number, to.number, held.bundle, entropy=entropy)
         commitments = held.commitments(context, to.number)
-        return signed(Envelope(me.number, to.number, commitments, sealed), me, context)
+        return Envelope(me.number, to.number, commitments, sealed).signed(me, context)
 
     def _key_shares(
         self, secrets: tuple[bytes, ...], own: Held, envelopes: tuple[bytes, ...], context: bytes
@@ -159,7 +158,7 @@ class ShareKeys(Phase[Party]):
             for kind in range(SELF_MASK, len(secrets))
         )
         message = KeyShares(me.number, committed, own.commitments(context, me.number), envelopes)
-        return signed(message, me, context)
+        return message.signed(me, context)
 
 
 @final
@@ -198,7 +197,7 @@ class MaskedInput(Phase[Party]):
         add_masks(values, bits=vector.bits, added=added, subtracted=subtracted)
         data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
         receipt = Receipt(me.number, sha256(data).digest(), vector.replayable)
-        masked = MaskedVector(signed(receipt, me, context), data)
+        masked = MaskedVector(receipt.signed(me, context), data)
         following = ConsistencyCheck(party, self.context, context, self.ids, message.dealers, held)
         return following, masked.encode()
 
@@ -282,7 +281,7 @@ class ConsistencyCheck(Phase[Party]):
                 "or in one part of the ring"
             )
         context = extend(self.context, b"survivors", ids.tobytes())
-        agreement = signed(Agreement(party.identity.number), party.identity, context)
+        agreement = Agreement(party.identity.number).signed(party.identity, context)
         sample = peers.graph.topology.sample
         return Unmask(party, context, len(self.ids), sample, ids, self.held), agreement
 
@@ -322,7 +321,7 @@ class Unmask(Phase[Party]):
             for kind in wanted(alive=held.dealer in alive, removed=held.dealer in removed)
         )
         opening = Opening(party.identity.number, shares)
-        return Done(party), signed(opening, party.identity, self.context)
+        return Done(party), opening.signed(party.identity, self.context)
 
 
 @final

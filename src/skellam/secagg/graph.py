@@ -35,7 +35,7 @@ from skellam import _checks
 from skellam.cohorts import Tolerance
 from skellam.entropy import SeededEntropy
 from skellam.errors import InfeasibleError
-from skellam.secagg.wire import MAX_PARTICIPANTS
+from skellam.protocol.wire import MAX_PARTICIPANTS
 
 FAILURE_BITS = 40
 GRINDING_BITS = 40

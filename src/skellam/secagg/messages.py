@@ -28,19 +28,19 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skellam.errors import MessageError, TamperError
-from skellam.secagg import wire
-from skellam.secagg.graph import Graph, graph
-from skellam.secagg.identity import Identity, Roster
-from skellam.secagg.parameters import MAX_LENGTH, RoundParameters
-from skellam.secagg.shamir import SHARE_BYTES
-from skellam.secagg.wire import (
+from skellam.protocol import wire
+from skellam.protocol.identity import Roster
+from skellam.protocol.wire import (
+    MAX_LENGTH,
     MAX_PARTICIPANTS,
+    SIGNATURE_BYTES,
+    UNSIGNED,
     Blob,
     Digest,
     Fixed,
@@ -48,14 +48,17 @@ from skellam.secagg.wire import (
     Id,
     Indices,
     Many,
+    Message,
     Nested,
     Numbers,
     Signature,
     Uint,
+    split_signature,
 )
+from skellam.secagg.graph import Graph, graph
+from skellam.secagg.parameters import RoundParameters
+from skellam.secagg.shamir import SHARE_BYTES
 
-SIGNATURE_BYTES = 64
-UNSIGNED = bytes(SIGNATURE_BYTES)
 MAX_SECRETS = 3
 MAX_ENTRY = 256 + MAX_SECRETS * (32 + SHARE_BYTES)
 Encoded = Annotated[tuple[bytes, ...], Many(Blob(MAX_ENTRY))]
@@ -66,22 +69,6 @@ _Table = NDArray[np.void]
 def _rows(size: int) -> np.dtype[np.void]:
     """Return the layout of signed messages with ``size`` bytes after their sender."""
     return np.dtype([("head", ">u2"), ("sender", ">u8"), ("rest", f"V{size}")])
-
-
-class Message:
-    """A record that travels by itself; abstract."""
-
-    __slots__ = ()
-    TAG: ClassVar[int]
-
-    def encode(self) -> bytes:
-        """Return the only encoding: version, kind, fields."""
-        return wire.head(self.TAG) + wire.body(self)
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Return the message that ``data`` encodes, or raise `MessageError`."""
-        return wire.decode(cls, cls.TAG, data)
 
 
 class Listing(Message):
@@ -240,31 +227,13 @@ class Opening(Message):
     signature: Signature = UNSIGNED
 
 
-class Signed(Protocol):
-    """A message with a sender whose last field is the sender's signature."""
-
-    @property
-    def sender(self) -> int:
-        """Who sent it."""
-
-    def encode(self) -> bytes:
-        """Return the only encoding."""
-
-
 Kind = TypeVar("Kind", Advertisement, Envelope, KeyShares, Receipt, Agreement, Opening)
-
-
-def signed(message: Signed, identity: Identity, context: bytes) -> bytes:
-    """Return the encoding of ``message`` with its sender's signature in ``context``."""
-    payload = message.encode()[:-SIGNATURE_BYTES]
-    return payload + identity.sign(context, payload)
 
 
 def authentic(kind: type[Kind], data: bytes, roster: Roster, context: bytes) -> Kind:
     """Return the message if its sender signed it in ``context``, or raise `TamperError`."""
     message = kind.decode(data)
-    payload, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
-    roster.verify(message.sender, context, payload, signature)
+    roster.verify(message.sender, context, *split_signature(data))
     return message
 
 

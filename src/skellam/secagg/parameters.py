@@ -22,13 +22,21 @@ from skellam.errors import (
     TamperError,
     ThresholdError,
 )
-from skellam.secagg import wire
+from skellam.protocol import wire
+from skellam.protocol.identity import Identity, Roster
+from skellam.protocol.wire import (
+    MAX_LENGTH,
+    MAX_PARTICIPANTS,
+    Blob,
+    Digest,
+    Fixed,
+    Flag,
+    Many,
+    Uint,
+)
 from skellam.secagg.graph import Topology, topology
-from skellam.secagg.identity import Identity, Roster
-from skellam.secagg.wire import MAX_PARTICIPANTS, Blob, Digest, Fixed, Flag, Many, Uint
 from skellam.vectors import Residues
 
-MAX_LENGTH = 1 << 28
 MAX_LABEL = 255
 _SEEN_VERSION = 2
 _SEEN = Many(Fixed(32), limit=1 << 24)

@@ -16,8 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam.errors import ProtocolError, TamperError, ThresholdError
+from skellam.protocol.masks import add_masks
+from skellam.protocol.wire import (
+    MAX_LENGTH,
+    MAX_PARTICIPANTS,
+    Blob,
+    Digest,
+    Flag,
+    Ids,
+    Indices,
+    Many,
+    Maybe,
+    Nested,
+    Text,
+    Uint,
+)
 from skellam.secagg.channel import SEAL_BYTES, KeyPair, mask_purpose, self_mask
-from skellam.secagg.masks import add_masks
 from skellam.secagg.messages import (
     MAX_ENTRY,
     Advertisement,
@@ -37,22 +51,9 @@ from skellam.secagg.messages import (
     participants_of,
     senders,
 )
-from skellam.secagg.parameters import MAX_LENGTH, Phase, Setting
+from skellam.secagg.parameters import Phase, Setting
 from skellam.secagg.shamir import SHARE_BYTES
 from skellam.secagg.shares import MASK_KEY, NOISE_SEED, SELF_MASK, Commitments, OpenedShares
-from skellam.secagg.wire import (
-    MAX_PARTICIPANTS,
-    Blob,
-    Digest,
-    Flag,
-    Ids,
-    Indices,
-    Many,
-    Maybe,
-    Nested,
-    Text,
-    Uint,
-)
 from skellam.vectors import Residues, residue_dtype
 
 EncodedList = Annotated[bytes, Blob(MAX_ENTRY * MAX_PARTICIPANTS)]

@@ -20,6 +20,7 @@ import numpy as np
 
 from skellam.entropy import Entropy, random_bytes
 from skellam.errors import ProtocolError, TamperError, ThresholdError
+from skellam.protocol.wire import MAX_PARTICIPANTS, Blob, Id
 from skellam.secagg import shamir
 from skellam.secagg.messages import (
     MAX_SECRETS,
@@ -31,7 +32,6 @@ from skellam.secagg.messages import (
     points,
 )
 from skellam.secagg.shamir import SHARE_BYTES
-from skellam.secagg.wire import MAX_PARTICIPANTS, Blob, Id
 
 MASK_KEY, SELF_MASK, NOISE_SEED = 0, 1, 2
 

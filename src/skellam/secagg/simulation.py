@@ -10,8 +10,8 @@ from typing import Any, TypeVar, assert_never
 
 from skellam.entropy import Entropy
 from skellam.errors import PhaseError
+from skellam.protocol.identity import Identity, Roster
 from skellam.secagg import client, server
-from skellam.secagg.identity import Identity, Roster
 from skellam.secagg.parameters import Party, Phase, RoundParameters, SeenRounds, Setting
 from skellam.secagg.server import Outcome
 from skellam.vectors import Residues

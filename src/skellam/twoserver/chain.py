@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from skellam.errors import ProtocolError, TamperError
-from skellam.twoserver._shared import Blob, Digest, Identity, Uint
+from skellam.protocol.identity import Identity
+from skellam.protocol.wire import Blob, Digest, Uint
 from skellam.twoserver.constants import MAX_ROUNDS, RunConstants, digest, number
 from skellam.twoserver.keys import require_signature
 

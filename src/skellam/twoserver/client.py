@@ -20,8 +20,9 @@ from typing import Annotated, final
 from skellam import _checks
 from skellam.entropy import Entropy, random_bytes
 from skellam.errors import PhaseError, ProtocolError, TamperError
+from skellam.protocol.identity import Identity
+from skellam.protocol.wire import Blob, Digest, Many, Nested, Uint
 from skellam.twoserver import ring
-from skellam.twoserver._shared import Blob, Digest, Identity, Many, Nested, Uint
 from skellam.twoserver.chain import ChainHead, require_extension
 from skellam.twoserver.constants import MAX_ROUNDS, RunConstants, RunLimits
 from skellam.twoserver.keys import key_id, seal
@@ -33,6 +34,7 @@ from skellam.twoserver.messages import (
     RoundStart,
     RunOffer,
     contribution_context,
+    from_server,
     leader_context,
     report_info,
     seed_info,
@@ -138,7 +140,7 @@ def read_offer(offer: bytes, *, party: Party) -> Grant:
     grant = Grant.decode(RunOffer.decode(offer).grant)
     constants = grant.constants
     context = leader_context(constants)
-    RunOffer.from_server(offer, "leader", party.leader, context)
+    from_server(RunOffer, offer, "leader", party.leader, context)
     ChainHead.of(constants).require_signed(party.helper, constants, grant.signature)
     keys = (key_id(grant.leader_public), key_id(grant.helper_public))
     if keys != (constants.leader_key, constants.helper_key):
@@ -152,7 +154,7 @@ def join(state: ClientState, offer: bytes, start: bytes, *, party: Party, inputs
     grant = read_offer(offer, party=party)
     constants = grant.constants
     context = leader_context(constants)
-    begun = RoundStart.from_server(start, "leader", party.leader, context)
+    begun = from_server(RoundStart, start, "leader", party.leader, context)
     if begun.run != constants.digest:
         raise TamperError("the round belongs to another run than was offered")
     constants.require_round(begun.round_)

@@ -11,14 +11,8 @@ from typing import Annotated, Final, Literal, TypeAlias, cast
 
 from skellam import _checks
 from skellam.errors import DomainError, KindError, MessageError, ProtocolError, ShapeError
-from skellam.twoserver._shared import (
-    MAX_LENGTH,
-    MAX_PARTICIPANTS,
-    Digest,
-    Many,
-    Uint,
-    wire,
-)
+from skellam.protocol import wire
+from skellam.protocol.wire import MAX_LENGTH, MAX_PARTICIPANTS, Digest, Many, Uint
 from skellam.vectors import Residues
 
 PROTOCOL_VERSION: Final = 1

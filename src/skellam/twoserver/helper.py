@@ -16,8 +16,9 @@ import numpy as np
 from skellam import _checks
 from skellam.entropy import Entropy
 from skellam.errors import MessageError, PhaseError, TamperError, ThresholdError
+from skellam.protocol.identity import Identity, Roster
+from skellam.protocol.wire import Blob, Digest, Nested, Uint, split_signature
 from skellam.twoserver import ring
-from skellam.twoserver._shared import Blob, Digest, Identity, Nested, Roster, Uint
 from skellam.twoserver.chain import Chain, ChainHead, Links, answer_link, forget_link
 from skellam.twoserver.constants import RunLimits
 from skellam.twoserver.keys import ServerSecrets, key_id, require_signature
@@ -32,13 +33,13 @@ from skellam.twoserver.messages import (
     Refusal,
     Rejection,
     Secrets,
+    from_server,
     helper_context,
     leader_context,
     message_digest,
     proposal_context,
     require_entry,
     seed_info,
-    split_signature,
 )
 from skellam.twoserver.state import Participations, Stored
 
@@ -119,7 +120,7 @@ def grant(proposal: bytes, *, setting: HelperSetting, entropy: Entropy) -> Helpe
     The caller keeps one state for each run id for ever; to a run that is open it shows a repeated
     proposal by `handle`.
     """
-    asked = Proposal.from_server(proposal, "leader", setting.leader, proposal_context())
+    asked = from_server(Proposal, proposal, "leader", setting.leader, proposal_context())
     if asked.constants.helper_key != bytes(32):
         raise TamperError("a proposal must leave the helper's key to the helper")
     if key_id(asked.leader_public) != asked.constants.leader_key:

@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives.hpke import (
 from skellam import _checks
 from skellam.entropy import Entropy, random_bytes
 from skellam.errors import MessageError, TamperError
-from skellam.twoserver._shared import Digest, Fixed, Flag, Roster
+from skellam.protocol.identity import Roster
+from skellam.protocol.wire import Digest, Fixed, Flag
 from skellam.twoserver.constants import digest
 
 _MLKEM_SEED: Final = 64

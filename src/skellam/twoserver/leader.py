@@ -32,17 +32,9 @@ from skellam.errors import (
     TamperError,
     ThresholdError,
 )
+from skellam.protocol.identity import Identity, Roster
+from skellam.protocol.wire import MAX_LENGTH, Blob, Maybe, Nested, Numbers, Signature
 from skellam.twoserver import ring
-from skellam.twoserver._shared import (
-    MAX_LENGTH,
-    Blob,
-    Identity,
-    Maybe,
-    Nested,
-    Numbers,
-    Roster,
-    Signature,
-)
 from skellam.twoserver.chain import Chain, Links, answer_link, forget_link
 from skellam.twoserver.constants import RunConstants
 from skellam.twoserver.keys import ServerSecrets, key_id
@@ -64,6 +56,7 @@ from skellam.twoserver.messages import (
     RoundStart,
     RunOffer,
     Secrets,
+    from_server,
     helper_context,
     leader_context,
     message_digest,
@@ -354,7 +347,7 @@ class Waiting(Stored):
         """
         run, g = self.run, self.gathered
         context = helper_context(run.constants)
-        refusal = Refusal.from_server(reply, "helper", setting.helper, context)
+        refusal = from_server(Refusal, reply, "helper", setting.helper, context)
         self._require_own(refusal, setting)
         return _waiting(run, g.without(refusal.rejections, reports, run.opener(setting)))
 

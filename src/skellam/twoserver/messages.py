@@ -22,40 +22,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, ClassVar, Final, Self
+from typing import Annotated, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skellam.errors import DomainError, MessageError
-from skellam.twoserver._shared import (
+from skellam.protocol.identity import Identity, Roster
+from skellam.protocol.wire import (
     MAX_LENGTH,
     MAX_PARTICIPANTS,
+    SIGNATURE_BYTES,
+    UNSIGNED,
     Blob,
     Digest,
     Fixed,
     Flag,
     Id,
-    Identity,
     Many,
     Maybe,
+    Message,
     Nested,
     Numbers,
-    Roster,
     Signature,
     Text,
     Uint,
-    wire,
+    split_signature,
 )
 from skellam.twoserver.chain import ChainHead, Links
 from skellam.twoserver.constants import MAX_BAND, RunConstants, digest, number
 from skellam.twoserver.keys import PUBLIC_BYTES, SEAL_BYTES, ServerSecrets, require_signature
 
-SIGNATURE_BYTES: Final = 64
 SEED_BYTES: Final = 32
 SEALED_SEED_BYTES: Final = SEED_BYTES + SEAL_BYTES
 MAX_LABEL: Final = 255
-UNSIGNED: Final = bytes(SIGNATURE_BYTES)
 ENTRY: Final = np.dtype(
     [
         ("sender", ">u8"),
@@ -73,38 +72,8 @@ Packed = Annotated[bytes, Blob(_MAX_PACKED)]
 Replayable = Annotated[bool, Flag()]
 Label = Annotated[bytes, Blob(MAX_LABEL)]
 Rounds = Annotated[tuple[int, ...], Many(Uint(4), MAX_BAND)]
+Kind = TypeVar("Kind", bound=Message)
 Entries = Annotated[NDArray[np.void], Numbers(ENTRY)]
-
-
-class Message:
-    """A record that travels by itself; abstract."""
-
-    __slots__ = ()
-    TAG: ClassVar[int]
-
-    def encode(self) -> bytes:
-        """Return the only encoding: version, kind, fields."""
-        return wire.head(self.TAG) + wire.body(self)
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Return the message that ``data`` encodes, or raise `MessageError`."""
-        try:
-            return wire.decode(cls, cls.TAG, data)
-        except DomainError as error:
-            raise MessageError(str(error)) from error
-
-    def signed(self, identity: Identity, context: bytes) -> bytes:
-        """Return the encoding with the signature in its last field."""
-        payload = self.encode()[:-SIGNATURE_BYTES]
-        return payload + identity.sign(context, payload)
-
-    @classmethod
-    def from_server(cls, data: bytes, who: str, public: bytes, context: bytes) -> Self:
-        """Return the message if the server ``who`` signed it in ``context``, or raise."""
-        message = cls.decode(data)
-        require_signature(who, public, context, *split_signature(data))
-        return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +230,11 @@ class Forgotten(Message):
     signature: Signature
 
 
-def split_signature(data: bytes) -> tuple[bytes, bytes]:
-    """Return what a message's last field signs, and that field."""
-    return data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+def from_server(kind: type[Kind], data: bytes, who: str, public: bytes, context: bytes) -> Kind:
+    """Return the message if the server ``who`` signed it in ``context``, or raise."""
+    message = kind.decode(data)
+    require_signature(who, public, context, *split_signature(data))
+    return message
 
 
 def leader_context(constants: RunConstants) -> bytes:

@@ -10,14 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam.errors import DomainError, MessageError, ProtocolError, TamperError
+from skellam.protocol.identity import Roster
+from skellam.protocol.wire import (
+    MAX_LENGTH,
+    MAX_PARTICIPANTS,
+    SIGNATURE_BYTES,
+    Blob,
+    Digest,
+    Numbers,
+    split_signature,
+)
 from skellam.twoserver import ring
-from skellam.twoserver._shared import MAX_LENGTH, MAX_PARTICIPANTS, Blob, Digest, Numbers, Roster
 from skellam.twoserver.constants import RunConstants, number
 from skellam.twoserver.keys import SealingKey
 from skellam.twoserver.messages import (
     ENTRY,
     SEALED_SEED_BYTES,
-    SIGNATURE_BYTES,
     Contribution,
     Label,
     Rejection,
@@ -28,7 +36,6 @@ from skellam.twoserver.messages import (
     contribution_context,
     message_digest,
     report_info,
-    split_signature,
 )
 from skellam.twoserver.state import Participations
 from skellam.vectors import residue_dtype

@@ -11,19 +11,12 @@ from numpy.typing import NDArray
 
 from skellam.entropy import SeededEntropy, derive_key
 from skellam.errors import DomainError, MessageError, ShapeError
-from skellam.twoserver._shared import (
-    MAX_LENGTH,
-    Blob,
-    Many,
-    Nested,
-    SkellamSampler,
-    add_masks,
-    pack_residues,
-    unpack_residues,
-)
+from skellam.noise import SkellamSampler
+from skellam.protocol.masks import add_masks
+from skellam.protocol.wire import MAX_LENGTH, Blob, Many, Nested
 from skellam.twoserver.constants import MAX_BAND, RunConstants, digest, number
 from skellam.twoserver.messages import RoundNumber
-from skellam.vectors import residue_dtype
+from skellam.vectors import pack_residues, residue_dtype, unpack_residues
 
 Ring = NDArray[np.unsignedinteger[Any]]
 _ESTIMATE: Final = "<f8"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from skellam.entropy import Entropy
 from skellam.errors import ProtocolError
+from skellam.protocol.identity import Identity, Roster
 from skellam.twoserver import client, helper
-from skellam.twoserver._shared import Identity, Roster
 from skellam.twoserver.client import ClientState, Inputs, Party
 from skellam.twoserver.constants import RunConstants, RunLimits
 from skellam.twoserver.helper import HelperSetting, HelperState, Refused

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam.errors import DomainError, MessageError
-from skellam.twoserver._shared import Numbers, wire
+from skellam.protocol import wire
+from skellam.protocol.wire import Numbers
 from skellam.twoserver.constants import RunConstants
 
 MAX_CLIENTS: Final = 1 << 27

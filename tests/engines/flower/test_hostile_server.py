@@ -15,7 +15,7 @@ from skellam.engines.flower.messages import (
 )
 from skellam.entropy import SystemEntropy
 from skellam.secagg import Identity
-from skellam.secagg.messages import Advertisement, ParticipantList, Survivors, signed
+from skellam.secagg.messages import Advertisement, ParticipantList, Survivors
 
 # It overstates the cohort, so that everybody would add less noise.
 
@@ -31,10 +31,8 @@ def test_strangers_on_the_roll_are_refused(tmp_path):
     made = plan(dropout=0.2, cohort=6)
     server_ = Server.of(Fleet(tmp_path, made), invited=6)
     stranger = Identity.generate(99, entropy=SystemEntropy())
-    forged = signed(
-        Advertisement(99, bytes([9] * 32), bytes([8] * 32), bytes(32)),
-        stranger,
-        server_.protocol().digest,
+    forged = Advertisement(99, bytes([9] * 32), bytes([8] * 32), bytes(32)).signed(
+        stranger, server_.protocol().digest
     )
     roll = ParticipantList.of((*server_.adverts(), forged)).encode()
     assert_refused(server_.ask("share_keys", roll), "client 99 is not on the roster")

@@ -1,7 +1,8 @@
 """Wire format of frozen dataclasses: one encoding a value, strict parsing, bounded lengths.
 
 A field is on the wire when its annotation carries a codec: ``sender: Annotated[int, Uint(8)]``.
-Records are written field by field in order; `encode` puts a version and the record's tag in front.
+Records are written field by field in order. A `Message` is a record that travels by itself, with a
+version and its tag in front.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence, Sized
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Protocol, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, cast, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skellam.errors import DomainError, MessageError
+from skellam.protocol.identity import Identity
 
 VERSION = 3
 MAX_PARTICIPANTS = 65535
+MAX_LENGTH = 1 << 28
+"""Coordinates of a vector."""
+SIGNATURE_BYTES = 64
+UNSIGNED = bytes(SIGNATURE_BYTES)
 
 T = TypeVar("T")
 
@@ -214,7 +220,7 @@ def _length(value: Sized, limit: int) -> bytes:
 
 Id = Annotated[int, Uint(8)]
 Digest = Annotated[bytes, Fixed(32)]
-Signature = Annotated[bytes, Fixed(64)]
+Signature = Annotated[bytes, Fixed(SIGNATURE_BYTES)]
 Ids = Annotated[NDArray[np.uint64], Numbers("<u8")]
 Indices = Annotated[NDArray[np.uint16], Numbers("<u2")]
 
@@ -263,9 +269,35 @@ def decode(kind: type[T], tag: int, data: bytes) -> T:
     """Return the record that ``data`` encodes, or raise `MessageError`."""
     reader = Reader(data)
     read_head(reader, tag)
-    values = read_fields(kind, reader)
-    reader.finish()
     try:
+        values = read_fields(kind, reader)
+        reader.finish()
         return kind(**values)
     except DomainError as error:
         raise MessageError(str(error)) from error
+
+
+class Message:
+    """A record that travels by itself; abstract."""
+
+    __slots__ = ()
+    TAG: ClassVar[int]
+
+    def encode(self) -> bytes:
+        """Return the only encoding: version, kind, fields."""
+        return head(self.TAG) + body(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Return the message that ``data`` encodes, or raise `MessageError`."""
+        return decode(cls, cls.TAG, data)
+
+    def signed(self, identity: Identity, context: bytes) -> bytes:
+        """Return the encoding with the signature of ``identity`` in its last field."""
+        payload, _ = split_signature(self.encode())
+        return payload + identity.sign(context, payload)
+
+
+def split_signature(data: bytes) -> tuple[bytes, bytes]:
+    """Return what a message's last field signs, and that field."""
+    return data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]

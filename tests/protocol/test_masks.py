@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from oracles.masks import mask
 from skellam.errors import KindError
-from skellam.secagg import masks
-from skellam.secagg.masks import add_masks
+from skellam.protocol import masks
+from skellam.protocol.masks import add_masks
 from skellam.vectors import residue_dtype
 
 WIDTHS = [2, 7, 8, 9, 12, 16, 17, 20, 24, 31, 32]
