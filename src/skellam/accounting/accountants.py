@@ -14,7 +14,12 @@ from typing import Literal, TypeAlias, get_args
 
 from skellam import _checks
 from skellam.accounting.curves import GdpCurve, RdpCurve, Slack
-from skellam.accounting.gdp import dominating, outside_by_atoms, outside_by_distance
+from skellam.accounting.gdp import (
+    dominating,
+    outside_by_atoms,
+    outside_by_distance,
+    sampler_distance,
+)
 from skellam.accounting.mechanisms import Mechanism, noise_of, rate_of
 from skellam.accounting.pld import Pld, dominating_pld, mechanism_pld, own_pair
 from skellam.accounting.rdp import dominating_rdp, own_orders, own_rdp, paper_rdp
@@ -50,7 +55,8 @@ def composed_epsilon(
     checked = _checked(releases)
     ideal, charge = _ideal_curves(checked, method), _charge(checked, outside_by_distance)
     smallest = min(_charged(curve, charge).epsilon(delta) for curve in ideal)
-    if charge.charge(smallest) <= _NEGLIGIBLE * delta:
+    samplers = Slack(distance=sum(n * sampler_distance(mechanism) for mechanism, n in checked))
+    if samplers.charge(smallest) <= _NEGLIGIBLE * delta:
         return smallest
     charge = _charge(checked, outside_by_atoms)
     return min(smallest, *(_charged(curve, charge).epsilon(delta) for curve in ideal))

@@ -302,11 +302,13 @@ def epsilon_with_distance(curve: Callable[[float], float], delta: float, distanc
     _checks.non_negative("distance", distance)
     if not distance:
         return curve(delta)
-    epsilon, margin = _charged(curve, delta, distance, 0.0), 1e-7
+    epsilon = _charged(curve, delta, distance, 0.0)
+    taken = distance * math.exp(min(epsilon, 700.0)) / delta
+    margin = min(max(1e-7, taken), 1e-3)
     while math.isfinite(epsilon):
         # A larger epsilon leaves less delta, so this climbs to the least fixed point. Charging for
         # a little more than the current epsilon makes what it returns private, and a margin that
-        # grows makes it end.
+        # grows makes it end. It begins where one step is enough: at the part of delta taken.
         charged = epsilon * (1 + margin) + 1e-12
         following = _charged(curve, delta, distance, charged)
         if following <= charged:

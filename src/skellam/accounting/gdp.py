@@ -423,6 +423,13 @@ def sized_slack(noise: NoiseMechanism) -> Slack:
     return dominating(noise).slack + dominating(replace_one(noise)).slack
 
 
+def sampler_distance(mechanism: Mechanism) -> float:
+    """Return the part of `outside_by_distance` that `outside_by_atoms` may lower."""
+    noise = noise_of(mechanism)
+    parts = noise.parts if isinstance(noise, Joint) else ()
+    return noise.sampler_distance + sum(map(sampler_distance, parts))
+
+
 def outside_by_distance(mechanism: Mechanism) -> Slack:
     """Return a release's own rare events, and what its sampler costs by its total variation."""
     noise = noise_of(mechanism)

@@ -127,7 +127,9 @@ class Composition:
             found = np.bincount(index - first, masses).astype(np.float64)
             return first, found, self.infinite
         composed = _transformed(self.parts, 0.0, 0.1, interval=interval)
-        lost = math.sqrt(len(composed.masses)) * composed.error + 2 * math.exp(-_OUTSIDE)
+        lost = math.sqrt(len(composed.masses)) * composed.error + math.exp(
+            min(0.0, composed.log_beyond)
+        )
         masses = composed.masses * math.exp(composed.relative)
         return composed.first, masses, min(1.0, self.infinite + lost)
 
@@ -224,10 +226,11 @@ def _transformed(
         fits = h * used >= (high - low) * (1 - 1e-9)
         if fits and (interval or cost <= _TOLERANCE * max(scale, 0.02 * spread)):
             break
-    first = math.floor(low / h) - 1
+    # Losses below the window count as losses above; it may miss none above but ``log_beyond``.
+    first = max(math.floor(low / h) - 1, math.ceil(high / h) + 2 - used)
     masses, log_mass, error = _powered(grids, theta, h, size)
     relative = _RELATIVE * releases + 4 * size * _UNIT
-    log_beyond = _log_beyond(grids, theta + np.geomspace(0.25, 16, 13) / spread, h, first + size)
+    log_beyond = _log_beyond(grids, theta + _chernoff_steps(parts, spread), h, first + size)
     return _Transformed(
         theta,
         first,
@@ -298,13 +301,21 @@ def _window(parts: Sequence[tuple[LossLaw, int]], theta: float) -> tuple[float, 
     """Return where the tilted loss lies but for e^-30 at each end (Chernoff), and its deviation."""
     variance = sum(n * _moments_of(law, theta)[1] for law, n in parts)
     spread = math.sqrt(variance) + 1e-30
-    steps = math.sqrt(2 * _OUTSIDE) / spread * np.geomspace(1 / 32, 32, 21)
+    steps = _chernoff_steps(parts, spread)
     at = np.concatenate(([theta], theta + steps, theta - steps))
     logs = np.sum([n * _log_moment(law.losses, law.masses, at) for law, n in parts], axis=0)
-    high = float(np.min((logs[1:22] - logs[0] + _OUTSIDE) / steps))
-    low = float(np.max((logs[0] - logs[22:] - _OUTSIDE) / steps))
+    up, down = logs[1 : 1 + len(steps)], logs[1 + len(steps) :]
+    high = float(np.min((up - logs[0] + _OUTSIDE) / steps))
+    low = float(np.max((logs[0] - down - _OUTSIDE) / steps))
     ends = [sum(n * float(law.losses[i]) for law, n in parts) for i in (0, -1)]
     return max(low, ends[0]), min(high, ends[1]), spread
+
+
+def _chernoff_steps(parts: Sequence[tuple[LossLaw, int]], spread: float) -> Masses:
+    """Return tilts that bound the tails of a normal law, and of one with rare large losses."""
+    normal = math.sqrt(2 * _OUTSIDE) / spread
+    reach = max(float(np.abs(law.losses).max()) for law, _ in parts)
+    return np.geomspace(min(normal / 32, 1 / (reach + 1e-300)), 32 * normal, 33)
 
 
 def _moments_of(law: LossLaw, theta: float) -> tuple[float, float]:

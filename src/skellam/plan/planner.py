@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final, assert_never
 
 from skellam import _checks, accounting
+from skellam.accounting.calibration import multiplier_guess
 from skellam.codec import MAX_RADIUS, rounded_norm_bound
 from skellam.errors import CertificateError, InfeasibleError
 from skellam.plan import clipping, integers, signal_model, sizes
@@ -146,7 +147,7 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
     def cost(candidate: CalibratedPlan) -> float:
         return candidate.privacy().epsilon
 
-    gaussian = _gaussian_multiplier(request, target)
+    gaussian = _gaussian_multiplier(request, target, delta)
     if plan.noise.continuous:
         return request.made(_continuous(request, gaussian))
     try:
@@ -240,7 +241,7 @@ def _naming_the_fewest_bits(
     return error
 
 
-def _gaussian_multiplier(request: Request, epsilon: float) -> float:
+def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> float:
     """Return the multiplier that continuous Gaussian noise would need."""
     gaussian = replace(
         request,
@@ -252,7 +253,8 @@ def _gaussian_multiplier(request: Request, epsilon: float) -> float:
     def cost(z: float) -> float:
         return gaussian.made(_continuous(gaussian, z)).privacy().epsilon
 
-    return accounting.calibrate(cost, epsilon, max_value=_HIGHEST).value
+    guess = multiplier_guess(epsilon, delta, request.plan.rate, request.plan.rounds)
+    return accounting.calibrate(cost, epsilon, guess=guess, max_value=_HIGHEST).value
 
 
 def _continuous(request: Request, multiplier: float) -> Solution:
