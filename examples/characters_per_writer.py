@@ -53,7 +53,7 @@ def character_table(kinds, writers) -> Table:
         table.add_column(column, justify="right")
     counts = kinds.non_negative()
     each, every = counts.interval(), counts.interval(simultaneous=True)
-    for character in kinds.largest(12):
+    for character in kinds.top(12):
         i = CHARACTERS.index(character)
         table.add_row(
             character,

@@ -49,7 +49,7 @@ def main() -> None:
             analytics.histogram(EDGES, **terms), lengths, entropy=entropy, ledger=ledger
         )
         sketch = analytics.run(
-            analytics.hashed_frequencies(2048, public_seed=seed(), most_items=32, **terms),
+            analytics.hashed_frequencies(2048, public_seed=seed(), max_items=32, **terms),
             words,
             entropy=entropy,
             ledger=ledger,

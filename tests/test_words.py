@@ -110,14 +110,10 @@ def found_in_sources():
         yield from (f"{path}:{line}: {name} (write {right})" for line, name, right in listed)
 
 
-@pytest.mark.slow
-@pytest.mark.skip(reason="81 names are left, 48 of them in analytics, plan and report")
 def test_no_name_is_a_word_of_our_own():
     assert sorted(set(found_in_sources())) == []
 
 
-@pytest.mark.slow
-@pytest.mark.skip(reason="10 modules are left, 3 of them in accounting.ledger")
 def test_modules_begin_with_a_label_and_not_with_a_riddle():
     riddles = [
         str(path)

@@ -138,22 +138,22 @@ class Tolerance:
 
 @lru_cache(maxsize=256)
 def _min_cohort(tolerance: Tolerance) -> int:
-    least = min(tolerance.certainly_feasible(), MAX_COHORT)
-    if not tolerance.feasible(least):
+    size = min(tolerance.certainly_feasible(), MAX_COHORT)
+    if not tolerance.feasible(size):
         raise InfeasibleError(
-            f"no cohort of up to {least} bears a dropout of {float(tolerance.dropout):g} and "
+            f"no cohort of up to {size} bears a dropout of {float(tolerance.dropout):g} and "
             f"{float(tolerance.colluding):g} colluding; lower one of them"
         )
     step = 1
-    while least > 2:
-        low = max(2, least - step)
-        if _all_feasible(tolerance, low, least - 1):
-            least, step = low, 2 * step
+    while size > 2:
+        low = max(2, size - step)
+        if _all_feasible(tolerance, low, size - 1):
+            size, step = low, 2 * step
         elif step > 1:
             step //= 2
         else:
             break
-    return least
+    return size
 
 
 def _all_feasible(tolerance: Tolerance, low: int, high: int) -> bool:

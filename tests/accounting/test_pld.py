@@ -120,9 +120,9 @@ def test_a_scalar_pair_sums_to_one(noise):
 @pytest.mark.parametrize("rate", [1.0, 0.2])
 def test_one_scalar_release_lies_above_its_exact_profile_and_near_it(noise, rate):
     pair = scalar_pair(noise).sampled(rate)
-    one = pair_pld(pair.shifted, pair.plain, outside=pair.outside)
+    one = pair_pld(pair.shifted, pair.unshifted, outside=pair.outside)
     for epsilon in EPSILONS:
-        exact = profile(pair.shifted, pair.plain, epsilon)
+        exact = profile(pair.shifted, pair.unshifted, epsilon)
         assert exact * (1 - 1e-12) <= one.delta(epsilon) <= exact * 1.0001 + 1e-10
 
 

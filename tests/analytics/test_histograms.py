@@ -47,7 +47,7 @@ def test_frequencies_of_a_known_domain():
     answer = analytics.run(query, users, entropy=sk.SystemEntropy())
     assert abs(answer["red"].value - 70) <= 8 * answer.deviation
     assert abs(answer["green"].value - 20) <= 8 * answer.deviation
-    assert answer.largest(1) == ("red",)
+    assert answer.top(1) == ("red",)
     with pytest.raises(DomainError, match="blue"):
         answer["blue"]
 

@@ -54,7 +54,7 @@ def test_intervals_cover_at_their_stated_rate():
 
 
 def test_without_rows_the_interval_is_the_whole_range():
-    empty = MeanEstimate(0.0, 10.0, balance=5.0, weight=-3.0, variance=100.0, rounding=1.0)
+    empty = MeanEstimate(0.0, 10.0, offset=5.0, weight=-3.0, variance=100.0, rounding=1.0)
     assert empty.value == 5
     assert empty.interval() == (0, 10)
 

@@ -32,14 +32,14 @@ def test_a_user_counts_at_most_its_rows():
     assert query.statistic.bounds == analytics.Bounds(1, 3, 3, 3.0)
 
 
-def test_whole_numbers_are_added_as_they_are():
-    query = analytics.sum(-5, 9, whole=True, max_rows=2, **TERMS)
+def test_integers_are_added_as_they_are():
+    query = analytics.sum(-5, 9, integer=True, max_rows=2, **TERMS)
     assert contribution(query, [4, -2]).vector.tolist() == [2]
     assert query.statistic.bounds.l1 == 18
-    with pytest.raises(DomainError, match="whole"):
+    with pytest.raises(DomainError, match="integers"):
         contribution(query, [0.5])
-    with pytest.raises(DomainError, match="whole"):
-        analytics.sum(0, 0.5, whole=True, **TERMS)
+    with pytest.raises(DomainError, match="integers"):
+        analytics.sum(0, 0.5, integer=True, **TERMS)
 
 
 def test_reals_are_rounded_without_bias():
@@ -69,7 +69,7 @@ def test_finer_steps_cost_more_bits_and_no_more_noise():
 
 
 def test_values_out_of_range_are_clipped_and_counted_on_the_device():
-    query = analytics.sum(0, 10, whole=True, max_rows=5, **TERMS)
+    query = analytics.sum(0, 10, integer=True, max_rows=5, **TERMS)
     found = contribution(query, [5, 20, -3, np.inf])
     assert (found.vector.tolist(), found.clipped) == ([25], 2 + 1)
 
@@ -91,7 +91,7 @@ def test_rows_that_are_no_numbers_are_our_errors(rows, error):
 
 def test_rows_beyond_a_users_share_are_left_out_at_random():
     """Seeded. Of 300 choices each row is taken 100 times; six deviations are 49."""
-    query = analytics.sum(0, 100, whole=True, **TERMS)
+    query = analytics.sum(0, 100, integer=True, **TERMS)
     entropy = seeded("share")
     taken = [int(query.contribution([1, 10, 100], entropy=entropy).vector[0]) for _ in range(300)]
     assert all(51 <= taken.count(value) <= 149 for value in (1, 10, 100))

@@ -38,13 +38,13 @@ def test_fixed_and_full_cohorts_have_exactly_the_planned_size(sampling):
 
 def test_self_sampling_invites_more_than_take_part():
     population = Population(plan(sampling="self", participation_probability=0.8), 12)
-    assert population.invitation_rate == pytest.approx(8 / 0.8 / 12)
+    assert population.selection_rate == pytest.approx(8 / 0.8 / 12)
 
 
 def test_a_hypothetical_population_is_stated_and_cohorts_keep_their_size():
     population = Population(plan(population=1_000_000), 12)
     assert population.hypothetical
-    assert population.invitation_rate == 8 / 12
+    assert population.selection_rate == 8 / 12
     assert population.max_participations is None
     assert population.statement == "hypothetical population 1000000; the data has 12"
     assert not Population(plan(), 12).hypothetical

@@ -8,7 +8,7 @@ import skellam as sk
 from skellam import accounting
 from skellam.engines import local
 from skellam.errors import DomainError, InfeasibleError
-from skellam.plan import AdaptiveClip, Plan, share_within
+from skellam.plan import AdaptiveClip, Plan, unclipped_fraction
 from skellam.plan.clipping import count_variance
 
 D = 16
@@ -45,7 +45,7 @@ def test_the_new_clip_of_the_paper_s_example_is_exp_two_thirds():
     outcome = local.unmasked(made, round_of((0, 1, 2)), lambda n: vector(norms[n]), entropy=seeded)
     assert outcome.clip_count == -1
     clip = AdaptiveClip(clip=1, target=1, learning_rate=1).updated(
-        share_within(outcome.clip_count, 3)
+        unclipped_fraction(outcome.clip_count, 3)
     )
     assert clip.clip == pytest.approx(math.exp(2 / 3), rel=1e-15)
 
@@ -93,7 +93,7 @@ def test_the_noise_on_the_share_is_as_planned():
     codec = made.codec(public_seed=bytes(32))
     entropy = seeded("noise on the share")
     zeros = (codec.add(codec.encode_zeros(entropy=entropy) for _ in range(4)) for _ in range(2000))
-    shares = [share_within(codec.clip_count(total), 4) for total in zeros]
+    shares = [unclipped_fraction(codec.clip_count(total), 4) for total in zeros]
     assert np.std(shares) == pytest.approx(0.5, rel=0.08)
     assert np.mean(shares) == pytest.approx(0.5, abs=5 * 0.5 / math.sqrt(2000))
 
@@ -149,7 +149,7 @@ def test_the_clip_tracks_a_moving_quantile_under_noise():
             total = codec.add(
                 codec.encode(vector(norm * clip.factor(made)), entropy=entropy) for norm in norms
             )
-            clip = clip.updated(share_within(codec.clip_count(total), 100))
+            clip = clip.updated(unclipped_fraction(codec.clip_count(total), 100))
         assert clip.clip == pytest.approx(median, rel=0.25)
 
 

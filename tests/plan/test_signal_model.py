@@ -11,7 +11,7 @@ from scipy.stats import norm
 from skellam.plan.signal_model import (
     SignalModel,
     cut_square,
-    largest_scale,
+    max_scale,
     predicted_error,
     rounding_variance,
     wrap_probability,
@@ -80,7 +80,7 @@ def test_the_wrap_square_is_the_mean_squared_jump(ratio):
 )
 def test_the_largest_scale_fills_the_modulus_with_so_many_deviations(bits, cohort, multiplier, k):
     ring = model(bits=bits, cohort=cohort)
-    scale = largest_scale(ring, multiplier, k)
+    scale = max_scale(ring, multiplier, k)
     assert k * ring.spread(scale, multiplier) == pytest.approx(ring.modulus / 2, rel=1e-6)
     assert wrap_probability(ring, scale, multiplier) == pytest.approx(2 * norm.sf(k), rel=1e-4)
 

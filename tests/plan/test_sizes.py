@@ -22,7 +22,7 @@ def plan(**changes):
 
 def exact_rates(made, dropout, own_dropout):
     """For each number of others: its weight, and the client's chance to be in, given it ran."""
-    tolerance, r, total = made.tolerance, made.invitation_rate, made.population_size
+    tolerance, r, total = made.tolerance, made.selection_rate, made.population_size
 
     def chance(m, more, dropped):
         n = m + more

@@ -112,7 +112,7 @@ def test_text_from_the_run_is_never_markup(run):
         run.header, task=evil, training=evil, server=evil, aggregate=evil, population=evil
     )
     records = (*run.records, replace(run.records[-1], skipped=evil))
-    page = PageReader(report.page(report.Run(header, records, run.book)))
+    page = PageReader(report.page(report.Run(header, records, run.ledger)))
     assert not {"script", "img"} & {name for name, _ in page.elements}
     assert page.text.count('alert("1")') >= 6
 
@@ -168,20 +168,20 @@ def test_a_folder_without_a_run_is_an_error(tmp_path):
 
 def test_a_long_run_has_a_page_of_bounded_charts(run):
     records = tuple(replace(run.records[-1], round=i) for i in range(2000))
-    page = PageReader(report.page(report.Run(run.header, records, run.book)))
+    page = PageReader(report.page(report.Run(run.header, records, run.ledger)))
     hovers = [a for name, a in page.elements if name == "g" and a.get("class") == "hover"]
     assert len(hovers) <= 4 * 200
     assert len(page.inside("tr")) > 2000
 
 
 def test_a_run_that_has_just_begun_has_a_page(run):
-    page = PageReader(report.page(report.Run(run.header, (), run.book)))
+    page = PageReader(report.page(report.Run(run.header, (), run.ledger)))
     assert "0 of 5 rounds" in page.text
 
 
 def test_skipped_rounds_are_said(run):
     skipped = fl.Record(round=5, skipped="too few clients")
-    page = report.page(report.Run(run.header, (*run.records, skipped), run.book))
+    page = report.page(report.Run(run.header, (*run.records, skipped), run.ledger))
     assert "1 of them released nothing (too few clients)" in page
 
 

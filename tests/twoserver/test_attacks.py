@@ -808,7 +808,7 @@ def test_a_repeated_request_to_forget_gets_the_same_bytes_and_a_false_reply_is_r
     reply = helper.Forgotten.decode(first.reply)
     for changes, text in [
         ({"run": bytes(32)}, "another run"),
-        ({"kept": (0,)}, "told to forget"),
+        ({"kept_rounds": (0,)}, "told to forget"),
         ({"next_round": 5}, "another request"),
         ({"links": b""}, "another request"),
         ({"links": bytes(32) + reply.links}, "in the name of the helper is false"),

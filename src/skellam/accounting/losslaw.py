@@ -242,15 +242,15 @@ def _with_ends(law: LossLaw, below: float, above: float) -> LossLaw:
 
 
 class Pair(NamedTuple):
-    """``shifted`` and ``plain`` probabilities of the same outcomes, and what lies elsewhere."""
+    """``shifted`` and ``unshifted`` probabilities of the same outcomes, and what lies elsewhere."""
 
     shifted: Masses
-    plain: Masses
+    unshifted: Masses
     outside: float = 2 * _OUTSIDE
 
     def sampled(self, rate: float) -> Pair:
         """Return the pair of a Poisson sample: the user takes part with probability ``rate``."""
-        return self._replace(shifted=rate * self.shifted + (1 - rate) * self.plain)
+        return self._replace(shifted=rate * self.shifted + (1 - rate) * self.unshifted)
 
 
 def scalar_pair(noise: NoiseMechanism) -> Pair | None:

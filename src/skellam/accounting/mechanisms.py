@@ -1,4 +1,4 @@
-"""What was released, as frozen data: the noise, the sensitivities, and how the cohort was drawn.
+"""Mechanisms as frozen data: the noise, the sensitivities, and how the cohort was drawn.
 
 Two data sets are neighbours when they differ in one user. Under ``ADD_REMOVE`` (the default) the
 user's vector is zeroed out, and its noise share stays; under ``REPLACE_ONE`` it becomes another
@@ -320,8 +320,8 @@ def l1_bound(
     noise: Skellam | DiscreteGaussian | DistributedDiscreteGaussian | Binomial,
 ) -> float:
     """Return the least valid L1 sensitivity: integer vectors have l1 <= l2 min(sqrt(d), l2)."""
-    least = noise.l2 * min(math.sqrt(noise.dimension), noise.l2)
-    return least if noise.l1 is None else min(noise.l1, least)
+    bound = noise.l2 * min(math.sqrt(noise.dimension), noise.l2)
+    return bound if noise.l1 is None else min(noise.l1, bound)
 
 
 def replace_one(noise: _NoiseT) -> _NoiseT:

@@ -1,4 +1,4 @@
-"""What one user adds to a query: bounded first, since the user is the unit of privacy."""
+"""Contributions of one user to a query: bounded first, since the user is the unit of privacy."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def numbers(rows: Rows, low: float, high: float, outside: Outside) -> Numbers:
     return Numbers(np.clip(values, low, high), int(beyond.sum()))
 
 
-def share(count: int, most: int, *, entropy: Entropy) -> NDArray[np.intp]:
-    """Return ``most`` of the indices below ``count``, at random, or all if there are no more."""
-    if count <= most:
+def share(count: int, limit: int, *, entropy: Entropy) -> NDArray[np.intp]:
+    """Return ``limit`` of the indices below ``count``, at random, or all if there are no more."""
+    if count <= limit:
         return np.arange(count)
     keys = np.empty(count, dtype=np.uint64)
     entropy.fill(keys)
-    return np.argpartition(keys, most)[:most]
+    return np.argpartition(keys, limit)[:limit]
 
 
 def tally(
@@ -94,13 +94,13 @@ def tally(
     return vector, len(buckets) - int(np.minimum(counts[chosen], max_rows).sum())
 
 
-def rounded(value: float, largest: int, *, entropy: Entropy) -> int:
-    """Return ``value`` rounded at random to a whole number of the same mean, within ``largest``.
+def rounded(value: float, bound: int, *, entropy: Entropy) -> int:
+    """Return ``value`` rounded at random to an integer of the same mean, within ``bound``.
 
-    Whole bounds stay bounds: a number of at most ``largest`` has no neighbour beyond it, so the
+    Integer bounds stay bounds: a number of at most ``bound`` has no neighbour beyond it, so the
     coins cost nothing in the accounting.
     """
     coins, out = np.empty(1, dtype=np.uint32), np.empty(1, dtype=np.int32)
     entropy.fill(coins)
-    round_stochastic(np.array([min(max(value, -largest), largest)]), coins, out)
+    round_stochastic(np.array([min(max(value, -bound), bound)]), coins, out)
     return int(out[0])

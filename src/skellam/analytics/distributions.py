@@ -190,19 +190,19 @@ def quantiles(
     if not wanted:
         raise DomainError("probabilities must hold at least one")
     rows = _checks.integer("max_rows", max_rows, 1)
-    whole = Distribution(increasing(edges), rows, Outside(outside))
-    return planned(Quantiles(whole, wanted), **options)
+    distribution = Distribution(increasing(edges), rows, Outside(outside))
+    return planned(Quantiles(distribution, wanted), **options)
 
 
 @lru_cache(maxsize=64)
 def _sizes(buckets: int) -> tuple[int, ...]:
     """Return the levels with the least mean variance: the noise of one count grows with them."""
     levels: tuple[int, ...] = (buckets,)
-    best, least = levels, math.inf
+    best, min_mean = levels, math.inf
     while True:
         mean = len(levels) * float(np.mean(_terms(levels)[1:]))
-        if mean < least:
-            best, least = levels, mean
+        if mean < min_mean:
+            best, min_mean = levels, mean
         if levels[-1] == 1:
             return best
         levels = (*levels, -(-levels[-1] // FANOUT))

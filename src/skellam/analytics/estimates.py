@@ -113,7 +113,7 @@ class Counts(Generic[Label]):
         value = float(self.values[self.labels.index(label)])
         return Estimate(value, self.variance, lowest=self.lowest)
 
-    def largest(self, count: int) -> tuple[Label, ...]:
+    def top(self, count: int) -> tuple[Label, ...]:
         """Return the labels of the ``count`` largest buckets, largest first."""
         order = np.argsort(-self.values, kind="stable")[: _checks.integer("count", count, 1)]
         return tuple(self.labels[i] for i in order)

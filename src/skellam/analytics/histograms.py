@@ -28,8 +28,8 @@ class Buckets:
     max_rows: int
 
     def __post_init__(self) -> None:
-        most = _checks.integer("max_buckets", self.max_buckets, 1, self.count)
-        object.__setattr__(self, "max_buckets", most)
+        max_buckets = _checks.integer("max_buckets", self.max_buckets, 1, self.count)
+        object.__setattr__(self, "max_buckets", max_buckets)
         object.__setattr__(self, "max_rows", _checks.integer("max_rows", self.max_rows, 1))
 
     @property

@@ -21,28 +21,28 @@ from skellam.entropy import Entropy
 class MeanEstimate:
     """A mean from two noisy sums: of the rows' distances from the middle, and of the rows.
 
-    Both are scaled so that the mean is ``middle + half * balance / weight``.
+    Both are scaled so that the mean is ``middle + half * offset / weight``.
     """
 
     low: float
     high: float
-    balance: float
+    offset: float
     weight: float
     variance: float
     """Of the noise in each of both."""
     rounding: float
-    """The largest variance that rounding adds to ``balance``."""
+    """The largest variance that rounding adds to ``offset``."""
 
     @property
     def value(self) -> float:
         """The mean; the middle of the range where noise hides that there are rows at all."""
-        ratio = self.balance / self.weight if self.weight > 0 else 0.0
+        ratio = self.offset / self.weight if self.weight > 0 else 0.0
         return self._at(ratio)
 
     def interval(self, confidence: float = 0.95) -> Interval:
         """Return an interval that covers the mean with this probability (Fieller 1954).
 
-        At the true ratio r the difference ``balance - r weight`` has mean 0 and a known variance;
+        At the true ratio r the difference ``offset - r weight`` has mean 0 and a known variance;
         the interval holds every r for which it is no further from 0 than a normal variable would
         be. The noise has a deviation of thousands of steps, so it is normal to six digits. Where
         the count may be 0, that is the whole range.
@@ -50,8 +50,8 @@ class MeanEstimate:
         miss = 1 - _checks.open_unit("confidence", confidence)
         square = NormalDist().inv_cdf(1 - miss / 2) ** 2
         a = self.weight**2 - square * self.variance
-        b = self.balance * self.weight
-        c = self.balance**2 - square * (self.variance + self.rounding)
+        b = self.offset * self.weight
+        c = self.offset**2 - square * (self.variance + self.rounding)
         if not (a > 0 and self.weight > 0):
             return Interval(self.low, self.high)
         root = math.sqrt(max(0.0, b * b - a * c))
@@ -87,15 +87,15 @@ class Mean:
         chosen = values[share(len(values), self.max_rows, entropy=entropy)]
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
         each = self.steps // self.max_rows
-        balance = math.fsum((chosen - middle) / half) * each
-        vector = [rounded(balance, self.steps, entropy=entropy), each * len(chosen)]
+        offset = math.fsum((chosen - middle) / half) * each
+        vector = [rounded(offset, self.steps, entropy=entropy), each * len(chosen)]
         return Contribution(np.array(vector, dtype=np.int32), clipped, len(values) - len(chosen))
 
     def answer(self, totals: Totals) -> MeanEstimate:
         """Return the mean of all rows that counted."""
-        balance, weight = totals.values.tolist()
+        offset, weight = totals.values.tolist()
         return MeanEstimate(
-            self.low, self.high, balance, weight, totals.variance, totals.clients / 4
+            self.low, self.high, offset, weight, totals.variance, totals.clients / 4
         )
 
 
@@ -111,7 +111,7 @@ def mean(
 
     Where every user holds exactly one row, `sum` and ``Estimate.per`` have half the error.
     """
-    least, most = interval(low, high)
+    lowest, highest = interval(low, high)
     rows = _checks.integer("max_rows", max_rows, 1)
     steps = max(1, finest(options) // rows) * rows
-    return planned(Mean(least, most, rows, steps, Outside(outside)), **options)
+    return planned(Mean(lowest, highest, rows, steps, Outside(outside)), **options)

@@ -63,10 +63,10 @@ class SketchedCounts:
     cells: Table
 
     def __getitem__(self, item: str) -> SketchEstimate:
-        cells, signs = self.sketch.places(item)
+        cells, signs = self.sketch.cells_of(item)
         return SketchEstimate(tuple(sorted((self.cells[cells] * signs).tolist())))
 
-    def largest(self, items: Iterable[str], count: int) -> tuple[str, ...]:
+    def top(self, items: Iterable[str], count: int) -> tuple[str, ...]:
         """Return those ``count`` of ``items`` with the largest estimates, largest first."""
         ranked = sorted(set(items), key=lambda item: (-self[item].value, item))
         return tuple(ranked[: _checks.integer("count", count, 1)])
@@ -74,26 +74,26 @@ class SketchedCounts:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Which strings users hold, hashed; ``most_items`` different ones of each user count."""
+    """Which strings users hold, hashed; ``max_items`` different ones of each user count."""
 
     width: int
     depth: int
-    most_items: int
+    max_items: int
     public_seed: bytes
 
     @property
     def bounds(self) -> Bounds:
         """Every item changes a cell in every row, by no more than 1 with all of them together."""
-        ones = self.depth * min(self.most_items, self.width)
+        ones = self.depth * min(self.max_items, self.width)
         return Bounds(self.width * self.depth, 1, ones, math.sqrt(ones))
 
     def contribution(self, rows: Rows, *, entropy: Entropy) -> Contribution:
         """Return a sketch of the user's items; two of them in one cell count as one."""
         items = sorted(set(map(_text, rows)))
         vector = np.zeros(self.width * self.depth, dtype=np.int32)
-        chosen = share(len(items), self.most_items, entropy=entropy)
+        chosen = share(len(items), self.max_items, entropy=entropy)
         for i in chosen.tolist():
-            cells, signs = self.places(items[i])
+            cells, signs = self.cells_of(items[i])
             vector[cells] += signs
         return Contribution(np.clip(vector, -1, 1), left_out=len(items) - len(chosen))
 
@@ -101,7 +101,7 @@ class Sketch:
         """Return the sketch of all users."""
         return SketchedCounts(self, totals.values)
 
-    def places(self, item: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def cells_of(self, item: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return the item's cell in every row, and its sign there."""
         octets = shake_256(self.public_seed + _text(item).encode()).digest(5 * self.depth)
         digits = np.frombuffer(octets, dtype=np.uint8).reshape(self.depth, 5)
@@ -115,18 +115,18 @@ def hashed_frequencies(
     *,
     public_seed: bytes,
     depth: int = 9,
-    most_items: int = 1,
+    max_items: int = 1,
     **options: Unpack[PlanOptions],
 ) -> Query[SketchedCounts]:
     """Ask which strings how many users hold, where no list of them is known.
 
     ``public_seed`` is drawn for this query, after the users' data is what it is. Of each user
-    ``most_items`` different strings count.
+    ``max_items`` different strings count.
     """
     sketch = Sketch(
         _checks.integer("width", width, 1, 1 << 26),
         _checks.integer("depth", depth, 1, 64),
-        _checks.integer("most_items", most_items, 1),
+        _checks.integer("max_items", max_items, 1),
         _checks.octets("public_seed", public_seed, SEED_BYTES),
     )
     return planned(sketch, **options)

@@ -52,7 +52,7 @@ class Count:
 class Sum:
     """The sum of rows in [``low``, ``high``], at most ``max_rows`` a user, in steps of ``unit``.
 
-    A user's sum is at most ``coordinate_bound`` steps. It is whole in steps of 1 where ``exact``.
+    A user's sum is at most ``coordinate_bound`` steps. Where ``exact``, ``unit`` is 1.
     """
 
     low: float
@@ -72,7 +72,7 @@ class Sum:
         """Return the sum of a random choice of the user's rows, in steps."""
         values, clipped = numbers(rows, self.low, self.high, self.outside)
         if self.exact and not (values == np.round(values)).all():
-            raise DomainError("rows must be whole numbers; or ask for the sum of reals")
+            raise DomainError("rows must be integers; or ask for the sum of reals")
         chosen = values[share(len(values), self.max_rows, entropy=entropy)]
         steps = rounded(math.fsum(chosen) / self.unit, self.coordinate_bound, entropy=entropy)
         vector = np.array([steps], dtype=np.int32)
@@ -95,45 +95,45 @@ def sum(  # noqa: A001  (the statistic's name)
     low: float,
     high: float,
     *,
-    whole: bool = False,
+    integer: bool = False,
     max_rows: int = 1,
     outside: Outside | str = Outside.CLIP,
     **options: Unpack[PlanOptions],
 ) -> Query[Estimate]:
     """Ask for the sum of numbers in [``low``, ``high``], at most ``max_rows`` of each user.
 
-    ``whole`` numbers are added as they are. Of reals each user rounds its sum at random, without
-    bias, to steps as fine as the bits allow.
+    If they are ``integer``, they are added as they are. Of reals each user rounds its sum at
+    random, without bias, to steps as fine as the bits allow.
     """
-    least, most = interval(low, high)
+    lowest, highest = interval(low, high)
     rows = _checks.integer("max_rows", max_rows, 1)
-    reach = rows * max(abs(least), abs(most))
-    if whole and not reach.is_integer():
-        raise DomainError(f"low and high must be whole numbers too, got {low!r} and {high!r}")
-    steps = int(reach) if whole else finest(options)
+    reach = rows * max(abs(lowest), abs(highest))
+    if integer and not reach.is_integer():
+        raise DomainError(f"low and high must be integers too, got {low!r} and {high!r}")
+    steps = int(reach) if integer else finest(options)
     unit = reach / steps
-    return planned(Sum(least, most, rows, steps, unit, whole, Outside(outside)), **options)
+    return planned(Sum(lowest, highest, rows, steps, unit, integer, Outside(outside)), **options)
 
 
 def interval(low: float, high: float) -> tuple[float, float]:
     """Return ``low`` and ``high`` if they bound an interval."""
-    least, most = _checks.number("low", low), _checks.number("high", high)
-    if not -math.inf < least < most < math.inf:
+    lowest, highest = _checks.number("low", low), _checks.number("high", high)
+    if not -math.inf < lowest < highest < math.inf:
         raise DomainError(f"low must be below high and both finite, got {low!r} and {high!r}")
-    return least, most
+    return lowest, highest
 
 
 def finest(options: PlanOptions) -> int:
     """Return how many steps a user's largest number may have, for the bits and the noise.
 
     For many steps the noise is that of the Gaussian mechanism, z steps for each of the user's, and
-    ten deviations of it more than cover the room that a plan keeps.
+    ten deviations of it more than cover the headroom that a plan keeps.
     """
     bits = _checks.integer("bits", options.get("bits", 32), 2, 32)
     clients = _checks.integer("clients", options["clients"], 1)
     z = max(1.0, gaussian_sigma(options["epsilon"], options["delta"], 1.0))
-    room = 2.0 ** (bits - 1) / (clients + 10 * 2 * z)
-    steps = min(math.floor(room), math.ceil(FINEST_DEVIATION / z))
+    max_steps = 2.0 ** (bits - 1) / (clients + 10 * 2 * z)
+    steps = min(math.floor(max_steps), math.ceil(FINEST_DEVIATION / z))
     if steps < 1:
         raise InfeasibleError(f"{bits} bits cannot carry a sum over {clients} clients")
     return steps

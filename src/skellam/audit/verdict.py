@@ -1,4 +1,4 @@
-"""What an audit found: a lower bound from attacks beside the upper bound that is claimed."""
+"""Verdict of an audit: a lower bound from attacks beside the upper bound that is claimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a verb answers: a table for people, or JSON for programs."""
+"""Answers of the verbs: a table for readers, or JSON for programs."""
 
 from __future__ import annotations
 

@@ -20,11 +20,13 @@ class Reference:
     authors: str
     year: int
     title: str
-    place: str
+    published_in: str
     what: str
 
     def __str__(self) -> str:
-        return f"{self.authors} ({self.year}). {self.title}. {self.place}.\n  for {self.what}"
+        return (
+            f"{self.authors} ({self.year}). {self.title}. {self.published_in}.\n  for {self.what}"
+        )
 
 
 SKELLAM = Reference(

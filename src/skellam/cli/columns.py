@@ -15,10 +15,10 @@ Users = dict[str, list[Any]]
 
 def by_user(path: Path, *, user: str, column: str) -> Users:
     """Return for each user of column ``user`` what it has in ``column``."""
-    people, values = _columns(path, user, column)
+    names, values = _columns(path, user, column)
     users: Users = defaultdict(list)
-    for person, value in zip(people, values, strict=True):
-        users[str(person)].append(value)
+    for name, value in zip(names, values, strict=True):
+        users[str(name)].append(value)
     if not users:
         raise DataError(f"{path} has no rows")
     return dict(users)

@@ -91,13 +91,13 @@ def query(
     texts = job in {Job.COUNT, Job.FREQUENCIES}
     held = columns.as_text(users) if texts else columns.as_numbers(users)
     with ExitStack() as stack:
-        book = None if ledger is None else stack.enter_context(Ledger.open(ledger))
+        opened = None if ledger is None else stack.enter_context(Ledger.open(ledger))
         found: Any = an.run(
             asked,
             [*held.values()],
             entropy=sk.SystemEntropy(),
             aggregate=local.secure if secure else local.unmasked,
-            ledger=book,
+            ledger=opened,
         )
     lines = (
         _quantiles(found, shares, confidence) if job is Job.QUANTILES else _lines(found, confidence)

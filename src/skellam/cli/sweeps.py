@@ -8,7 +8,7 @@ from typing import Any
 
 from skellam.errors import DomainError
 
-MOST = 1000
+MAX_VALUES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ def _range(ends: Iterable[str]) -> list[int]:
         values = range(first, last + 1, step)
     except ValueError as error:
         raise DomainError("a range takes whole numbers; list others with commas") from error
-    if not 1 <= len(values) <= MOST:
-        raise DomainError(f"a range must have 1 to {MOST} values, got {len(values)}")
+    if not 1 <= len(values) <= MAX_VALUES:
+        raise DomainError(f"a range must have 1 to {MAX_VALUES} values, got {len(values)}")
     return [*values]
 
 

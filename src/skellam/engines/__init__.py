@@ -1,1 +1,1 @@
-"""How a round is run: in this process, or over a fleet."""
+"""Engines, which run a round: in this process, or over a fleet."""

@@ -273,10 +273,11 @@ def _released(
 
 
 def _require_survivors(plan: CalibratedPlan, round_: Round) -> None:
-    least = max(1, plan.tolerance.survivors(len(round_.members)))
-    if len(round_.survivors) < least:
+    min_survivors = max(1, plan.tolerance.survivors(len(round_.members)))
+    if len(round_.survivors) < min_survivors:
         raise ThresholdError(
-            f"{len(round_.survivors)} of {len(round_.members)} clients are left; {least} must be"
+            f"{len(round_.survivors)} of {len(round_.members)} clients are left; "
+            f"{min_survivors} must be"
         )
 
 

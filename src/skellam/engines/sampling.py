@@ -38,7 +38,7 @@ def sample(
         case Sampling.ALL:
             return list(clients)
         case Sampling.POISSON | Sampling.SELF:
-            chance = plan.invitation_rate if rate is None else rate
+            chance = plan.selection_rate if rate is None else rate
             drawn = bernoulli(len(clients), chance, entropy=entropy)
             return [client for client, taken in zip(clients, drawn, strict=True) if taken]
         case Sampling.FIXED:

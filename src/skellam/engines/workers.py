@@ -125,14 +125,14 @@ class _Worker:
         try:
             self._line.send((codec, kernels, len(self._shared), kind, seed))
         except OSError as error:
-            raise self._gone() from error
+            raise self._failed() from error
 
     def message(self, codec: Codec) -> Residues:
         """Return what became of the vector."""
         try:
             self._line.recv()
         except (EOFError, OSError) as error:
-            raise self._gone() from error
+            raise self._failed() from error
         kind = residue_dtype(codec.spec.bits)
         values = self._shared.view(kind)[: codec.spec.message_len]
         return Residues(values, codec.spec.bits, codec.label)
@@ -150,7 +150,7 @@ class _Worker:
         self._process.returncode = 0
         os.close(self._memory)
 
-    def _gone(self) -> WorkerError:
+    def _failed(self) -> WorkerError:
         return WorkerError(
             f"a process that encodes clients' updates ended with status {self._process.wait()} "
             "(-9: memory may be short); nothing was released, so the round can be run again"

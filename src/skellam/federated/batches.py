@@ -46,7 +46,7 @@ class TrainingBatches:
         order = functools.partial(_shuffled, entropy=self._entropy)
         for _ in range(self._epochs):
             batches = one_pass(
-                self._held, self._batch_size, order=order, at_most=self._max_examples
+                self._held, self._batch_size, order=order, max_examples=self._max_examples
             )
             yield from map(self._placed, batches)
 
@@ -56,14 +56,14 @@ def one_pass(
     batch_size: int,
     *,
     order: Callable[[int], NDArray[np.intp]] = np.arange,
-    at_most: int | None = None,
+    max_examples: int | None = None,
 ) -> Iterator[Any]:
-    """Yield all that ``held`` has once, in batches, of ``at_most`` examples."""
+    """Yield all that ``held`` has once, in batches, of ``max_examples`` examples."""
     take = _indexed(held)
     if take is None:
-        yield from _batches_as_they_come(held, at_most)
+        yield from _batches_as_they_come(held, max_examples)
         return
-    rows = order(len(held[0]) if isinstance(held, tuple) else len(held))[:at_most]
+    rows = order(len(held[0]) if isinstance(held, tuple) else len(held))[:max_examples]
     for first in range(0, len(rows), batch_size):
         yield take(rows[first : first + batch_size])
 
@@ -97,10 +97,10 @@ def _pair(held: tuple[Any, ...]) -> Callable[[NDArray[np.intp]], Any]:
     return lambda rows: (examples.inputs[rows], examples.targets[rows])
 
 
-def _batches_as_they_come(held: Iterable[Any], at_most: int | None) -> Iterator[Any]:
+def _batches_as_they_come(held: Iterable[Any], max_examples: int | None) -> Iterator[Any]:
     count = 0
     for batch in held:
-        if at_most is not None and count >= at_most:
+        if max_examples is not None and count >= max_examples:
             return
         yield batch
         count += len(batch[1]) if isinstance(batch, (tuple, list)) else 1
@@ -112,8 +112,8 @@ def public(held: Any) -> Any:  # noqa: ANN401
         return list(held) if isinstance(held, Iterator) else held
     clients: Clients[Any] = as_clients(held)
     if all(isinstance(clients[name], Examples | tuple) for name in [*clients][:1]):
-        whole = clients.map(lambda h: h if isinstance(h, Examples) else Examples(h[0], h[1]))
-        return pooled(whole, max_examples=MAX_MEASURED)
+        examples = clients.map(lambda h: h if isinstance(h, Examples) else Examples(h[0], h[1]))
+        return pooled(examples, max_examples=MAX_MEASURED)
     return [batch for each in clients.values() for batch in one_pass(each, MEASURED_AT_ONCE)]
 
 

@@ -35,7 +35,7 @@ class Population:
                 f"the plan is for a population of {self.plan.population_size} and the data has "
                 f"{self.clients} clients; plan for at least as many as there are"
             )
-        if self.invitation_rate > 1:
+        if self.selection_rate > 1:
             raise DomainError(
                 f"{self.plan.invited} of {self.clients} clients cannot be invited; "
                 "take a smaller cohort"
@@ -68,7 +68,7 @@ class Population:
         return None if self.hypothetical else self.plan.participations
 
     @property
-    def invitation_rate(self) -> float:
+    def selection_rate(self) -> float:
         """The chance that a client of the data is invited to a round."""
         return self.plan.cohort / (self.plan.participation_probability or 1.0) / self.clients
 
@@ -80,7 +80,7 @@ class Population:
             round_=number,
             group_seed=self.plan.digest,
             entropy=entropy,
-            rate=min(1.0, self.invitation_rate),
+            rate=min(1.0, self.selection_rate),
         )
         return tuple(drawn)
 

@@ -385,11 +385,11 @@ class TaskWorker:
             parameter.grad = None
 
     @torch.no_grad()
-    def _measures(self, held: Any, at_most: int | None) -> Measures:  # noqa: ANN401
+    def _measures(self, held: Any, max_batches: int | None) -> Measures:  # noqa: ANN401
         if held is None:
             return {}
         self._model.eval()
-        batches = head(map(self._placed, one_pass(held, MEASURED_AT_ONCE)), at_most)
+        batches = head(map(self._placed, one_pass(held, MEASURED_AT_ONCE)), max_batches)
         if self._task.evaluate is not None:
             return {k: float(v) for k, v in self._task.evaluate(self._model, batches).items()}
         metrics: dict[str, Metric] = {"loss": self._task.loss, **(self._task.metrics or {})}
@@ -400,28 +400,28 @@ class TaskWorker:
                 sums[name] += _weighted(metric(outputs, targets), len(targets))
         return {name: float(total / max(count, 1)) for name, (total, count) in sums.items()}
 
-    def _placed(self, batch: Any) -> Any:  # noqa: ANN401
-        """Return ``batch`` on the task's device, its floats in the module's precision."""
-        if isinstance(batch, np.ndarray):
-            batch = torch.from_numpy(batch)
-        if isinstance(batch, Tensor):
-            kind = self._dtype if batch.is_floating_point() else batch.dtype
-            return batch.to(self._device, kind)
-        if isinstance(batch, Mapping):
-            return {key: self._placed(value) for key, value in batch.items()}
-        if isinstance(batch, (tuple, list)):
-            return tuple(self._placed(value) for value in batch)
-        return batch
+    def _placed(self, tensors: Any) -> Any:  # noqa: ANN401
+        """Return ``tensors`` on the task's device, floats in the module's precision."""
+        if isinstance(tensors, np.ndarray):
+            tensors = torch.from_numpy(tensors)
+        if isinstance(tensors, Tensor):
+            kind = self._dtype if tensors.is_floating_point() else tensors.dtype
+            return tensors.to(self._device, kind)
+        if isinstance(tensors, Mapping):
+            return {key: self._placed(value) for key, value in tensors.items()}
+        if isinstance(tensors, (tuple, list)):
+            return tuple(self._placed(value) for value in tensors)
+        return tensors
 
 
-def _forward(model: nn.Module, batch: Any) -> tuple[Any, Any]:  # noqa: ANN401
+def _forward(model: nn.Module, examples: Any) -> tuple[Any, Any]:  # noqa: ANN401
     """Return outputs and targets; float targets of as many numbers take the outputs' shape."""
-    if not (isinstance(batch, tuple) and len(batch) == 2):
+    if not (isinstance(examples, tuple) and len(examples) == 2):
         raise DataError(
-            f"a batch must be (inputs, targets), got {type(batch).__name__}; "
+            f"a batch must be (inputs, targets), got {type(examples).__name__}; "
             "pass update= and evaluate= for other ones"
         )
-    inputs, targets = batch
+    inputs, targets = examples
     if isinstance(inputs, Mapping):
         outputs = model(**inputs)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skellam.plan.choices import Accountant, Noise, Rounding, Sampling, Signal
-from skellam.plan.clipping import AdaptiveClip, share_within
+from skellam.plan.clipping import AdaptiveClip, unclipped_fraction
 from skellam.plan.explanation import Explanation
 from skellam.plan.guarantees import Guarantees
 from skellam.plan.plan import CalibratedPlan, Plan
@@ -21,5 +21,5 @@ __all__ = [
     "Rounding",
     "Sampling",
     "Signal",
-    "share_within",
+    "unclipped_fraction",
 ]

@@ -59,12 +59,12 @@ class AdaptiveClip:
             learning_rate=_checks.positive("learning_rate", self.learning_rate),
         )
 
-    def updated(self, within: float) -> Self:
-        """Return the next clip after the share ``within`` of the clients, with noise, was within.
+    def updated(self, fraction: float) -> Self:
+        """Return the next clip after this ``fraction`` of the clients, with noise, was within.
 
-        The geometric update: clip * exp(-learning_rate (within - target)).
+        The geometric update: clip * exp(-learning_rate (fraction - target)).
         """
-        share = min(max(_checks.number("within", within), 0.0), 1.0)
+        share = min(max(_checks.number("fraction", fraction), 0.0), 1.0)
         moved = self.clip * math.exp(-self.learning_rate * (share - self.target))
         return replace(self, clip=min(max(moved, _MIN_CLIP), _MAX_CLIP))
 
@@ -73,7 +73,7 @@ class AdaptiveClip:
 
         The share is taken of the planned cohort: nothing follows from how many took part.
         """
-        return self.updated(share_within(clip_count, plan.cohort))
+        return self.updated(unclipped_fraction(clip_count, plan.cohort))
 
     def factor(self, plan: Plan) -> float:
         """Return what brings an update of norm ``clip`` to the norm that ``plan`` clips at."""
@@ -85,10 +85,10 @@ class AdaptiveClip:
         return flatten(x).astype(np.float64) * self.factor(plan)
 
 
-def share_within(count: float, clients: int) -> float:
+def unclipped_fraction(count: float, clients: int) -> float:
     """Return the share within the clip, given how many more were within than not.
 
-    >>> share_within(-1, 3)
+    >>> unclipped_fraction(-1, 3)
     0.3333333333333333
     """
     n = _checks.integer("clients", clients, 1)
@@ -114,7 +114,7 @@ def check(plan: Plan) -> None:
         raise DomainError('quantile_noise goes with accountant="best"')
 
 
-def require_room(request: Request) -> None:
+def require_bits(request: Request) -> None:
     """Raise unless the clip count with its noise can be drawn and fits the modulus."""
     plan = request.plan
     if plan.quantile_noise is None:
@@ -126,10 +126,10 @@ def require_room(request: Request) -> None:
             f"{request.min_variance:.3g} to {request.max_variance():.3g} can be drawn; "
             "change quantile_noise"
         )
-    clients = sizes.largest_planned(plan, integers.WRAP)
-    least = integers.bits_for(clients + integers.reach(variance * request.surplus))
-    if plan.bits < least:
+    clients = sizes.max_planned(plan, integers.WRAP)
+    needed = integers.bits_for(clients + integers.reach(variance * request.surplus))
+    if plan.bits < needed:
         raise InfeasibleError(
             f"{plan.bits} bits cannot carry the count of clients within the clip; "
-            f"the fewest that can: {least}"
+            f"the fewest that can: {needed}"
         )

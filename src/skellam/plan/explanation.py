@@ -98,8 +98,8 @@ def _ring(plan: CalibratedPlan) -> Iterator[Line]:
         return
     s = plan
     if s.rounding is not Rounding.INTEGER:
-        room = f"{s.signal_multiple:g} deviations fill half the modulus"
-        yield Line("scale", f"{s.scale:.6g}", room)
+        headroom = f"{s.signal_multiple:g} deviations fill half the modulus"
+        yield Line("scale", f"{s.scale:.6g}", headroom)
     yield Line("variance", f"{s.variance:.6g}", "of the noise in the sum, integer domain")
     yield Line("rounding", str(s.rounding), _why_rounding(s.rounding))
     if s.rounding is Rounding.UNBIASED:

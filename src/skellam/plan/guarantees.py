@@ -104,7 +104,7 @@ def _discrete_gaussian_shares(
         return accounting.DistributedDiscreteGaussian(
             math.sqrt(total / shares), honest, l2, l1, dimension
         )
-    shares = plan.tolerance.survivors(sizes.largest_planned(plan, _RARE_SIZE))
+    shares = plan.tolerance.survivors(sizes.max_planned(plan, _RARE_SIZE))
     tau = accounting.sum_distance(math.sqrt(total / shares), shares)
     return accounting.DiscreteGaussian(
         math.sqrt(variance),

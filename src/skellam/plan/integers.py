@@ -52,19 +52,19 @@ def check(plan: Plan) -> None:
         raise DomainError("integers are sent as they are: scale and compression must be None")
 
 
-def require_room(plan: CalibratedPlan) -> CalibratedPlan:
+def require_bits(plan: CalibratedPlan) -> CalibratedPlan:
     """Return ``plan`` if its sums fit the modulus, or raise and name the fewest bits."""
-    if plan.bits < (least := min_bits(plan)):
+    if plan.bits < (needed := min_bits(plan)):
         raise InfeasibleError(
             f"{plan.bits} bits cannot carry the sum of {plan.cohort} vectors with their noise; "
-            f"the fewest that can: {least}"
+            f"the fewest that can: {needed}"
         )
     return plan
 
 
 def min_bits(plan: CalibratedPlan) -> int:
     """Return the fewest bits that hold the entries of all clients and, but for `WRAP`, noise."""
-    clients = sizes.largest_planned(plan, WRAP)
+    clients = sizes.max_planned(plan, WRAP)
     bits = bits_for(clients * int(plan.coordinate_bound or 1) + reach(plan.total_variance))
     if bits > 32:
         raise InfeasibleError(

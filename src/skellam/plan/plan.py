@@ -120,14 +120,14 @@ class Plan:
         return self.cohort / self.population_size
 
     @property
-    def invitation_rate(self) -> float:
+    def selection_rate(self) -> float:
         """Chance that a client is asked for a message in a round."""
         return self.rate / (self.participation_probability or 1.0)
 
     @property
     def invited(self) -> int:
         """Expected number of clients that are asked for a message in a round."""
-        return math.ceil(self.population_size * self.invitation_rate * (1 - 1e-12))
+        return math.ceil(self.population_size * self.selection_rate * (1 - 1e-12))
 
     @property
     def groups(self) -> int:
@@ -519,9 +519,9 @@ def _check_shares(plan: Plan) -> None:
             f"got {plan.expected_dropout:g}; tolerate more dropouts"
         )
     if plan.noise.distributed and plan.min_cohort is not None:
-        least = plan.tolerance.min_cohort()
-        if plan.min_cohort < least:
+        needed = plan.tolerance.min_cohort()
+        if plan.min_cohort < needed:
             raise DomainError(
-                f"min_cohort must be at least {least}, from which on every cohort bears the "
+                f"min_cohort must be at least {needed}, from which on every cohort bears the "
                 f"dropouts and colluders, got {plan.min_cohort}"
             )

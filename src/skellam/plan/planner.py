@@ -70,9 +70,11 @@ class Request:
         """Return the request of ``plan`` for these targets, or raise if no cohort can serve it."""
         chosen = plan.target_delta if delta is None else delta
         aimed = replace(plan, target_delta=chosen, target_epsilon=epsilon)
-        least = sizes.chosen_min_cohort(aimed)
-        request = cls(aimed, least, sizes.chosen_participations(aimed), sizes.surplus(aimed, least))
-        clipping.require_room(request)
+        min_cohort = sizes.chosen_min_cohort(aimed)
+        request = cls(
+            aimed, min_cohort, sizes.chosen_participations(aimed), sizes.surplus(aimed, min_cohort)
+        )
+        clipping.require_bits(request)
         return request
 
     def model(self, multiplier: float) -> SignalModel:
@@ -117,7 +119,7 @@ def with_noise(plan: Plan, multiplier: float, *, delta: float | None) -> Calibra
     if plan.noise.continuous:
         return request.made(_continuous(request, z))
     if integers.is_integer(plan):
-        return integers.require_room(_require_drawable(request, request.made(_integer(request, z))))
+        return integers.require_bits(_require_drawable(request, request.made(_integer(request, z))))
     effective = max(z, _LOWEST)
     best, *_ = _ranked(request, request.model(effective), effective)
     return _require_drawable(request, _on_candidate(request, best, z))
@@ -155,7 +157,7 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
     except InfeasibleError as error:
         if integers.is_integer(plan):
             raise
-        raise _naming_the_fewest_bits(
+        raise _naming_min_bits(
             request, error, lambda wider: _solved(wider, gaussian, cost, target)
         ) from error
 
@@ -207,7 +209,7 @@ def _solved(
             max_value=_max_integer_multiplier(request),
         )
         made = request.made(_integer(request, found.value))
-        return integers.require_room(_require_drawable(request, made))
+        return integers.require_bits(_require_drawable(request, made))
     model = request.model(effective)
     for candidate in _ranked(request, model, effective):
         guess = _estimated_multiplier(request, model, candidate, effective)
@@ -227,7 +229,7 @@ def _solved(
     )
 
 
-def _naming_the_fewest_bits(
+def _naming_min_bits(
     request: Request, error: InfeasibleError, attempt: Callable[[Request], object]
 ) -> InfeasibleError:
     for bits in range(request.plan.bits + 1, 33):
@@ -495,7 +497,7 @@ def _price(plan: Plan, model: SignalModel, solution: Solution) -> float:
 def _scale(model: SignalModel, candidate: Candidate, multiplier: float) -> float:
     match candidate.rounding:
         case Rounding.UNBIASED:
-            return signal_model.largest_scale(model, multiplier, candidate.signal_multiple)
+            return signal_model.max_scale(model, multiplier, candidate.signal_multiple)
         case Rounding.CONDITIONAL:
             return signal_model.paper_scale(model, multiplier, candidate.signal_multiple)
         case Rounding.INTEGER:

@@ -143,16 +143,16 @@ def wrap_probability(model: SignalModel, scale: float, multiplier: float) -> flo
     return math.erfc(model.modulus / (2 * model.spread(scale, multiplier)) / math.sqrt(2))
 
 
-def largest_scale(model: SignalModel, multiplier: float, signal_multiple: float) -> float:
+def max_scale(model: SignalModel, multiplier: float, signal_multiple: float) -> float:
     """Return the scale at which ``signal_multiple`` deviations of the sum fill half the modulus."""
-    room = model.modulus / (2 * signal_multiple)
+    headroom = model.modulus / (2 * signal_multiple)
     per_unit = model.sent_clip * math.sqrt(
         (model.mean_norm * model.cohort) ** 2 / model.sent_dim + model.surplus * multiplier**2
     )
-    highest = room / per_unit
+    highest = headroom / per_unit
 
     def excess(scale: float) -> float:
-        return model.spread(scale, multiplier) - room
+        return model.spread(scale, multiplier) - headroom
 
     from scipy.optimize import brentq
 

@@ -103,14 +103,14 @@ def surplus(plan: Plan, min_cohort: int) -> float:
     return math.nextafter(float(1 / (1 - known)), math.inf)
 
 
-def smallest_planned(plan: Plan) -> int:
+def min_planned(plan: Plan) -> int:
     """Return the smallest cohort that the plan's sampling gives, but for rare ones."""
     match plan.sampling:
         case Sampling.POISSON | Sampling.SELF:
-            rounds = plan.rounds * plan.invitation_rate
+            rounds = plan.rounds * plan.selection_rate
             return _binomial_floor(
                 plan.population_size - 1,
-                plan.invitation_rate,
+                plan.selection_rate,
                 min(2.0**-20, _DELTA_SHARE * (plan.target_delta or _DELTA) / rounds),
             )
         case Sampling.FIXED | Sampling.ALL:
@@ -122,12 +122,12 @@ def smallest_planned(plan: Plan) -> int:
             assert_never(never)
 
 
-def largest_planned(plan: Plan, chance: float) -> int:
+def max_planned(plan: Plan, chance: float) -> int:
     """Return a size that a cohort exceeds with at most this ``chance``, by Bernstein's bound."""
     if not plan.sampling.secret:
         return plan.cohort
     third = -math.log(chance) / 3
-    mean = plan.population_size * plan.invitation_rate
+    mean = plan.population_size * plan.selection_rate
     reach = mean + third + math.sqrt(third**2 + 6 * third * mean)
     return min(plan.population_size, math.ceil(reach))
 
@@ -140,7 +140,7 @@ def chosen_min_cohort(plan: Plan) -> int:
     if not plan.noise.distributed:
         return plan.min_cohort or 1
     needed = plan.min_cohort or plan.tolerance.min_cohort()
-    planned = smallest_planned(plan)
+    planned = min_planned(plan)
     if needed > planned and not _bearable(plan, needed):
         raise InfeasibleError(
             f"cohorts of {plan.cohort} are too small for a dropout of {plan.dropout:g} and "
@@ -163,8 +163,8 @@ def _hint(plan: Plan) -> str:
     cohort = plan.cohort
     while (cohort := math.ceil(1.25 * cohort)) <= plan.population_size:
         larger = replace(plan, cohort=cohort, participations=None)
-        least = plan.min_cohort or larger.tolerance.min_cohort()
-        if least <= smallest_planned(larger) or _bearable(larger, least):
+        min_cohort = plan.min_cohort or larger.tolerance.min_cohort()
+        if min_cohort <= min_planned(larger) or _bearable(larger, min_cohort):
             return f", such as {cohort}"
     return ""
 
@@ -192,7 +192,7 @@ def mean_participations(plan: Plan, rounds: int) -> int:
     """Return the expected number of messages that a client sends in ``rounds``, rounded up."""
     if plan.sampling is Sampling.CYCLIC:
         return -(-rounds // plan.groups)
-    return max(1, math.ceil(rounds * plan.invitation_rate * (1 - 1e-12)))
+    return max(1, math.ceil(rounds * plan.selection_rate * (1 - 1e-12)))
 
 
 def chosen_participations(plan: Plan) -> int:
@@ -201,7 +201,7 @@ def chosen_participations(plan: Plan) -> int:
         return min(plan.participations, plan.rounds)
     if plan.sampling in {Sampling.ALL, Sampling.CYCLIC}:
         return mean_participations(plan, plan.rounds)
-    return _binomial_ceiling(plan.rounds, plan.invitation_rate, _stop_chance(plan))
+    return _binomial_ceiling(plan.rounds, plan.selection_rate, _stop_chance(plan))
 
 
 def stop_distance(plan: CalibratedPlan) -> float:
@@ -214,11 +214,11 @@ def stop_distance(plan: CalibratedPlan) -> float:
         return 0.0
     from scipy.stats import binom
 
-    chance = float(binom.sf(plan.participations, plan.rounds, plan.invitation_rate))
+    chance = float(binom.sf(plan.participations, plan.rounds, plan.selection_rate))
     if chance > 100 * _stop_chance(plan):
-        least = _binomial_ceiling(plan.rounds, plan.invitation_rate, _stop_chance(plan))
+        needed = _binomial_ceiling(plan.rounds, plan.selection_rate, _stop_chance(plan))
         raise InfeasibleError(
-            f"participations must be at least {least}: clients are drawn at random and exceed "
+            f"participations must be at least {needed}: clients are drawn at random and exceed "
             f"{plan.participations} too often for the guarantee in public; "
             'or take sampling="cyclic", where nobody does'
         )
@@ -240,7 +240,7 @@ def run_rates(plan: CalibratedPlan) -> tuple[tuple[float, float], ...]:
     """
     dropout = plan.dropout / 2 if plan.expected_dropout is None else plan.expected_dropout
     return _run_rates(
-        plan.population_size, plan.invitation_rate, plan.min_cohort, plan.tolerance, dropout
+        plan.population_size, plan.selection_rate, plan.min_cohort, plan.tolerance, dropout
     )
 
 
@@ -250,9 +250,9 @@ def deciding_chance(plan: Plan, min_cohort: int) -> float:
 
     if not plan.sampling.secret or plan.public_sizes:
         return 0.0
-    others = binom.pmf(min_cohort - 1, plan.population_size - 1, plan.invitation_rate)
+    others = binom.pmf(min_cohort - 1, plan.population_size - 1, plan.selection_rate)
     # Sizes beyond those that `run_rates` looks at are charged here too.
-    return plan.invitation_rate * float(others) * (1 + 1e-9) + _UNLIKELY
+    return plan.selection_rate * float(others) * (1 + 1e-9) + _UNLIKELY
 
 
 @lru_cache(maxsize=256)

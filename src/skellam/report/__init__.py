@@ -8,6 +8,6 @@ PosixPath('runs/digits/report.html')
 from __future__ import annotations
 
 from skellam.report.page import page, write
-from skellam.report.run import Book, Run, read
+from skellam.report.run import LedgerSummary, Run, read
 
-__all__ = ["Book", "Run", "page", "read", "write"]
+__all__ = ["LedgerSummary", "Run", "page", "read", "write"]

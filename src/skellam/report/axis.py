@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_MOST_LOG_TICKS = 7
+_MAX_LOG_TICKS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def logarithmic(values: Iterable[float]) -> Axis:
     low = max(x for x in steps if x <= min(found) * (1 + 1e-12))
     high = min(x for x in steps if x >= max(found) * (1 - 1e-12) and x > low)
     ticks = tuple(x for x in steps if low <= x <= high)
-    if len(ticks) > _MOST_LOG_TICKS:
+    if len(ticks) > _MAX_LOG_TICKS:
         ticks = tuple(x for x in ticks if math.log10(x).is_integer())
     return Axis(low, high, ticks, log=True)
 

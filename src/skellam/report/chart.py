@@ -14,7 +14,7 @@ from skellam.report.markup import Markup, join, tag
 _WIDTH, _HEIGHT = 520.0, 260.0
 _LEFT, _END, _TOP, _BASE = 52.0, 508.0, 12.0, 220.0
 """The edges of the plot itself."""
-_MOST_HOVERS = 200
+_MAX_HOVERS = 200
 Text: TypeAlias = Callable[[float | None], str]
 
 
@@ -33,7 +33,7 @@ class Frame:
     x: Axis
     y: Axis
 
-    def place(self, count: float, value: float) -> tuple[float, float]:
+    def point(self, count: float, value: float) -> tuple[float, float]:
         """Return the point of a value after so many rounds."""
         across, up = self.x.at(count), self.y.at(value)
         return _LEFT + across * (_END - _LEFT), _BASE - up * (_BASE - _TOP)
@@ -41,11 +41,11 @@ class Frame:
     def grid(self, tick: Text) -> Iterator[Markup]:
         """Yield a rule at every tick of the values, and the labels of both axes."""
         for value in self.y.ticks:
-            _, y = self.place(0, value)
+            _, y = self.point(0, value)
             yield tag("line", x1=_LEFT, x2=_END, y1=y, y2=y, class_="grid")
             yield tag("text", tick(value), x=_LEFT - 8, y=y + 4, text_anchor="end")
         for count in filter(float.is_integer, self.x.ticks):
-            x, _ = self.place(count, self.y.low)
+            x, _ = self.point(count, self.y.low)
             yield tag("text", f"{count:g}", x=x, y=_BASE + 18, text_anchor="middle")
         yield tag("text", "round", x=_END, y=_BASE + 34, text_anchor="end")
 
@@ -98,11 +98,11 @@ class Chart:
 
     def _lines(self, frame: Frame) -> Iterator[Markup]:
         if self.level:
-            _, y = frame.place(0, self.level[1])
+            _, y = frame.point(0, self.level[1])
             yield tag("line", x1=_LEFT, x2=_END, y1=y, y2=y, class_="level")
         for i, line in enumerate(self.lines):
             pairs = zip(self.rounds, line.values, strict=True)
-            points = [frame.place(n, v) for n, v in pairs if v is not None and isfinite(v)]
+            points = [frame.point(n, v) for n, v in pairs if v is not None and isfinite(v)]
             if points:
                 path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
                 yield tag("polyline", points=path, class_=f"line line-{i}")
@@ -111,10 +111,10 @@ class Chart:
 
     def _hovers(self, frame: Frame) -> Iterator[Markup]:
         """Yield invisible columns over the rounds that say their numbers under the pointer."""
-        shown = range(0, len(self.rounds), -(-len(self.rounds) // _MOST_HOVERS))
+        shown = range(0, len(self.rounds), -(-len(self.rounds) // _MAX_HOVERS))
         wide = (_END - _LEFT) / len(shown)
         for i in shown:
-            x, _ = frame.place(self.rounds[i], frame.y.low)
+            x, _ = frame.point(self.rounds[i], frame.y.low)
             said = [f"{line.name} {self.text(line.values[i])}" for line in self.lines]
             yield tag(
                 "g",

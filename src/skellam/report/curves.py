@@ -40,8 +40,8 @@ def charts(run: Run) -> Iterator[Chart]:
             "accuracy", "Accuracy on public data", rounds, lines, percent, tick=percent_tick
         )
     yield Chart("loss", "Loss on public data", rounds, _lines(shown, _LOSSES), number)
-    if run.book is not None and run.guarantees is not None:
-        budget = ("public budget", run.book.account.budget.epsilon)
+    if run.ledger is not None and run.guarantees is not None:
+        budget = ("public budget", run.ledger.account.budget.epsilon)
         lines = _lines(shown, _EPSILONS)
         yield Chart("epsilon", "ε spent", rounds, lines, bound, log=True, level=budget)
     summed = [r for r in run.records if r.wrap_k is not None]
@@ -60,8 +60,8 @@ def table(run: Run) -> Markup:
     names = ("round", *(name for name, _, _ in columns))
     head = tag("tr", *(tag("th", name, scope="col") for name in names))
     rows = (tag("tr", *_cells(record, columns)) for record in run.records)
-    whole = tag("table", tag("thead", head), tag("tbody", *rows))
-    inside = tag("div", whole, class_="scroll", tabindex=0)
+    table = tag("table", tag("thead", head), tag("tbody", *rows))
+    inside = tag("div", table, class_="scroll", tabindex=0)
     return tag("details", tag("summary", "Every round as a table"), inside)
 
 

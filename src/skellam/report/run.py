@@ -18,7 +18,7 @@ from skellam.plan import Guarantees
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class LedgerSummary:
     """A ledger that was read: what it says, and the digest of its last line."""
 
     account: Account
@@ -37,7 +37,7 @@ class Run:
 
     header: Header
     records: tuple[Record, ...]
-    book: Book | None = None
+    ledger: LedgerSummary | None = None
     guarantees: Guarantees | None = field(init=False)
     """What holds for all that was released; none without a ledger of secret noise."""
 
@@ -50,19 +50,19 @@ class Run:
         return tuple(r for r in self.records if r.evaluated)
 
     def _guarantees(self) -> Guarantees | None:
-        if self.book is None or self.header.replayable or not self.header.private:
+        if self.ledger is None or self.header.replayable or not self.header.private:
             return None
-        return guarantees(self.book.account, self.header.plan, self.header.population)
+        return guarantees(self.ledger.account, self.header.plan, self.header.population)
 
 
 def read(folder: str | PathLike[str], *, ledger: str | PathLike[str] | None = None) -> Run:
     """Return the run in ``folder``; ``ledger`` says where its ledger is, if not there."""
-    place = Path(folder)
-    book = Path(ledger or place / "ledger")
+    files = Path(folder)
+    path = Path(ledger or files / "ledger")
     try:
-        header = Header.from_json((place / "run.json").read_text(encoding="utf-8"))
+        header = Header.from_json((files / "run.json").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{place} holds no run: {error}") from error
-    records = tuple(read_records(place / "history.jsonl"))
-    kept_here = ledger is not None or book.exists()
-    return Run(header, records, Book.open(book) if kept_here else None)
+        raise DataError(f"{files} holds no run: {error}") from error
+    records = tuple(read_records(files / "history.jsonl"))
+    kept_here = ledger is not None or path.exists()
+    return Run(header, records, LedgerSummary.open(path) if kept_here else None)

@@ -1,4 +1,4 @@
-"""What the numbers depend on: guarantees, plan, bytes, room, ledger, and how to repeat it."""
+"""Sections on what the numbers depend on: guarantees, plan, bytes, headroom, ledger, commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def all_of(run: Run) -> Iterator[Markup]:
     if run.header.aggregate != "non_private":
         yield _section("What travels", *_travel(run))
         yield _section("The plan, explained", _explanation(run))
-    if run.book is not None:
+    if run.ledger is not None:
         yield _section("The ledger", *_ledger(run))
     yield _section("How to repeat it", *_repeat(run))
 
@@ -32,7 +32,7 @@ def warnings(run: Run) -> Iterator[Markup]:
             "There is no guarantee: the noise came from a seed, and whoever knows the seed can "
             "take it off again."
         )
-    elif run.book is None:
+    elif run.ledger is None:
         yield _warning(
             "No guarantee is shown: the ledger is kept elsewhere. Pass its path to report.write."
         )
@@ -92,10 +92,10 @@ def _travel(run: Run) -> Iterator[Markup]:
         yield _table(rows)
     summed = [r for r in run.records if r.wrap_k is not None]
     if summed:
-        yield tag("p", _room(summed, plan.signal_multiple))
+        yield tag("p", _headroom(summed, plan.signal_multiple))
 
 
-def _room(summed: list[Record], planned: float) -> str:
+def _headroom(summed: list[Record], planned: float) -> str:
     tightest = min(summed, key=lambda r: r.wrap_k or 0.0)
     return (
         f"Wrap-around: half of the modulus was planned to hold {planned:g} standard deviations of "
@@ -113,9 +113,9 @@ def _explanation(run: Run) -> Markup:
 
 
 def _ledger(run: Run) -> Iterator[Markup]:
-    if run.book is None:
+    if run.ledger is None:
         return
-    account = run.book.account
+    account = run.ledger.account
     budget = f"at δ = {bound(account.budget.delta)}, fixed before the first release"
     written = "each written down before its release was made"
     yield _table(
@@ -125,7 +125,7 @@ def _ledger(run: Run) -> Iterator[Markup]:
         ]
     )
     yield tag("p", "Digest of its last line, which binds all lines before it:")
-    yield tag("pre", run.book.digest)
+    yield tag("pre", run.ledger.digest)
 
 
 def _repeat(run: Run) -> Iterator[Markup]:

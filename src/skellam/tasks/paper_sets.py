@@ -62,7 +62,7 @@ def emnist(path: Location = None) -> Splits:
     file = locate(EMNIST, path)
     match _format(file, Format.HDF5, Format.SQLITE, Format.PARQUET, Format.JSON):
         case Format.HDF5:
-            held_out = tff_images(_beside(file, "test"))
+            held_out = tff_images(_sibling(file, "test"))
             return Splits(tff_images(file), *_halves(held_out), classes=62)
         case Format.SQLITE:
             held_out = tff_images(file, split="all_test")
@@ -80,7 +80,7 @@ def shakespeare(path: Location = None, *, length: int = 80) -> Splits:
     match _format(file, Format.HDF5, Format.SQLITE, Format.TEXT, Format.JSON):
         case Format.HDF5:
             train = tff_texts(file, "snippets")
-            held_out = tff_texts(_beside(file, "test"), "snippets")
+            held_out = tff_texts(_sibling(file, "test"), "snippets")
         case Format.SQLITE:
             train = tff_texts(file, "snippets", split="train")
             held_out = tff_texts(file, "snippets", split="test")
@@ -100,7 +100,7 @@ def stackoverflow(path: Location = None, *, words: int = 10_000, length: int = 2
     match require_format(file, Format.HDF5, Format.SQLITE):
         case Format.HDF5:
             groups = [tff_texts(file, "tokens")]
-            groups += [tff_texts(_beside(file, s), "tokens") for s in ("held_out", "test")]
+            groups += [tff_texts(_sibling(file, s), "tokens") for s in ("held_out", "test")]
         case _:
             names = ("train", "heldout", "test")
             groups = [tff_texts(file, "tokens", split=name) for name in names]
@@ -220,7 +220,7 @@ def _format(path: Path, *formats: Format) -> Format:
     return Format.JSON if path.is_dir() else require_format(path, *formats)
 
 
-def _beside(file: Path, split: str) -> Path:
+def _sibling(file: Path, split: str) -> Path:
     if "train" not in file.name:
         raise DataError(f"{file} must have 'train' in its name, so that its {split} file is found")
     return file.with_name(file.name.replace("train", split))

@@ -109,17 +109,17 @@ def by_label(
     order = shuffled(len(labels), f"{context}/order")
     pools = [list(order[labels[order] == label]) for label in range(liking.shape[1])]
     return [
-        np.array([_pick(weights, pools, coin) for coin in row])
+        np.array([_pick(weights, pools, uniform) for uniform in row])
         for weights, row in zip(liking, coins, strict=True)
     ]
 
 
-def _pick(weights: NDArray[np.float64], pools: list[list[np.intp]], coin: float) -> np.intp:
+def _pick(weights: NDArray[np.float64], pools: list[list[np.intp]], uniform: float) -> np.intp:
     open_weights = weights * [bool(pool) for pool in pools]
     if not open_weights.sum() > 0:
         open_weights = np.array([float(len(pool)) for pool in pools])
     steps = np.cumsum(open_weights)
-    label = int(np.searchsorted(steps, coin * steps[-1], side="right"))
+    label = int(np.searchsorted(steps, uniform * steps[-1], side="right"))
     return pools[min(label, len(pools) - 1)].pop()
 
 

@@ -113,9 +113,9 @@ def answer_link(round_: int, job: bytes, vector: bytes, replayable: bool) -> byt
     return digest(b"answer", number(round_), job, bytes([replayable]), vector)
 
 
-def forget_link(next_round: int, kept: tuple[int, ...], request: bytes) -> bytes:
+def forget_link(next_round: int, kept_rounds: tuple[int, ...], request: bytes) -> bytes:
     """Return the link of a request to forget, with digest ``request``, and of what it left."""
-    return digest(b"forget", number(next_round), request, *map(number, kept))
+    return digest(b"forget", number(next_round), request, *map(number, kept_rounds))
 
 
 def _context(constants: RunConstants) -> bytes:

@@ -260,7 +260,7 @@ def _forget(state: HelperState, data: bytes, setting: HelperSetting) -> Answered
     if asked.next_round > constants.rounds:
         raise TamperError(f"the run has {constants.rounds} rounds; none after them can be closed")
     request = message_digest(data)
-    window = ring.restricted(state.window, asked.kept)
+    window = ring.restricted(state.window, asked.kept_rounds)
     next_round = max(state.next_round, asked.next_round)
     link = forget_link(next_round, ring.rounds(window), request)
     following = chain.extended(link)

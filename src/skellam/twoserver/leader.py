@@ -424,10 +424,10 @@ class Forgetting(Stored):
         answer = Forgotten.decode(reply)
         if answer.run != run.constants.digest:
             raise TamperError("the helper's reply is of another run")
-        if not set(answer.kept) <= set(ring.rounds(run.sums)):
+        if not set(answer.kept_rounds) <= set(ring.rounds(run.sums)):
             raise TamperError("the helper kept a round that it was told to forget")
         request = message_digest(self.message(setting=setting))
-        if answer.links[-32:] != forget_link(answer.next_round, answer.kept, request):
+        if answer.links[-32:] != forget_link(answer.next_round, answer.kept_rounds, request):
             raise TamperError("the helper's reply is about another request")
         chain = run.chain.extended(answer.links)
         chain.head.require_signed(setting.helper, run.constants, answer.signature)
@@ -435,8 +435,8 @@ class Forgetting(Stored):
             replace(
                 run,
                 next_round=max(run.next_round, answer.next_round),
-                sums=ring.restricted(run.sums, answer.kept),
-                estimates=ring.restricted(run.estimates, answer.kept),
+                sums=ring.restricted(run.sums, answer.kept_rounds),
+                estimates=ring.restricted(run.estimates, answer.kept_rounds),
                 links=chain.links,
                 head_signature=answer.signature,
             )

@@ -205,7 +205,7 @@ class Refusal(Message):
 
 @dataclass(frozen=True, slots=True)
 class Forget(Message):
-    """Of the band's window only the rounds ``kept`` count from now on; others are empty.
+    """Of the band's window only the rounds ``kept_rounds`` count from now on; others are empty.
 
     Rounds before ``next_round`` are closed. The leader knows the helper's chain up to ``head``.
     """
@@ -213,7 +213,7 @@ class Forget(Message):
     TAG = 74
     run: Digest
     next_round: RoundNumber
-    kept: Rounds
+    kept_rounds: Rounds
     head: Annotated[ChainHead, Nested(ChainHead)]
     signature: Signature = UNSIGNED
 
@@ -225,7 +225,7 @@ class Forgotten(Message):
     TAG = 75
     run: Digest
     next_round: RoundNumber
-    kept: Rounds
+    kept_rounds: Rounds
     links: Links
     signature: Signature
 

@@ -155,7 +155,7 @@ class Filtered:
         """Return what the sum would cost at ``delta`` if its mechanisms had been fixed."""
         return 0.0 if self.curve is None else self.curve.epsilon(delta)
 
-    def within(self, budget: Budget) -> bool:
+    def fits(self, budget: Budget) -> bool:
         """Return whether the sum stays within the filter's capacity for ``budget``."""
         match self.curve, self.filter.capacity(budget.epsilon, budget.delta):
             case None, _:
@@ -174,7 +174,7 @@ class Filtered:
 
 
 def _reserved(epsilon: float, delta: float) -> Slack:
-    """Return a bound on every slack that `Filtered.within` lets through, part by part."""
+    """Return a bound on every slack that `Filtered.fits` lets through, part by part."""
     share = _SLACK_SHARE * delta
     distance = share / (1 + math.exp(min(epsilon, 700.0)))
     return Slack(share, distance, _SLACK_SHARE * epsilon)

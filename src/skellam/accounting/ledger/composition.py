@@ -206,7 +206,7 @@ class Admission:
             return epsilon_of(after, budget.delta) <= budget.epsilon
         total = self._total(mechanism, count)
         if isinstance(total, Filtered):
-            return total.within(budget)
+            return total.fits(budget)
         if total is not None:
             kept = total.epsilon(budget.delta)
             if kept * (1 + TOLERANCE) <= budget.epsilon:

@@ -205,7 +205,7 @@ class Node:
     @property
     def stages(self) -> StageLog:
         """What this node ever began."""
-        return StageLog(self._beside(".stages"))
+        return StageLog(self._sibling(".stages"))
 
     @property
     def spending(self) -> Spending:
@@ -215,13 +215,13 @@ class Node:
     @property
     def state(self) -> Path:
         """Where the round in progress is kept."""
-        return self._beside(".state")
+        return self._sibling(".state")
 
     def party(self, round_: RoundParameters) -> Party:
         """Return this node as a party to ``round_``."""
         return Party(round_, self.roster, self.identity)
 
-    def _beside(self, suffix: str) -> Path:
+    def _sibling(self, suffix: str) -> Path:
         return self.spend.with_name(self.spend.name + suffix)
 
 

@@ -438,14 +438,14 @@ def _calibrated(
     evaluated: MetricRanges | None,
 ) -> tuple[CalibratedPlan, CalibratedPlan | None]:
     """Return the plans of training and of evaluation, which together cost epsilon at delta."""
-    paid = plan if metrics is None else metrics.planned(plan)
+    planned = plan if metrics is None else metrics.planned(plan)
     if evaluated is None:
-        return paid.calibrated(epsilon=epsilon, delta=delta), None
+        return planned.calibrated(epsilon=epsilon, delta=delta), None
     # Basic composition: epsilons and deltas add up to at most these.
     alone = replace(plan, dimension=len(evaluated), clip=1.0)
     share = EVALUATE_SHARE * epsilon
     return (
-        paid.calibrated(epsilon=epsilon - share, delta=delta / 2),
+        planned.calibrated(epsilon=epsilon - share, delta=delta / 2),
         alone.calibrated(epsilon=share, delta=delta / 2),
     )
 
