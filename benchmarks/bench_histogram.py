@@ -18,7 +18,7 @@ from skellam.accounting import (
     rdp_bound,
 )
 from skellam.accounting.laws import Law, discrete_gaussian_sum_law, skellam_law
-from skellam.accounting.paper import distributed_discrete_gaussian_rdp
+from skellam.accounting.rdp import distributed_discrete_gaussian_rdp
 from skellam.entropy import SystemEntropy
 
 BUCKETS, CLIENTS = 1 << 16, 10_000

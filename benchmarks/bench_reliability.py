@@ -298,8 +298,8 @@ def _ledger_file(folder: Path, flips: int) -> dict[str, Tally]:
 
 def _checkpoint_file(folder: Path, flips: int) -> dict[str, Tally]:
     from skellam.accounting.ledger import Head
-    from skellam.federated.checkpoint import Checkpoint
-    from skellam.federated.server import adam
+    from skellam.federated.aggregation import adam
+    from skellam.federated.history import Checkpoint
     from skellam.plan import AdaptiveClip
 
     path = folder / "checkpoint.npz"

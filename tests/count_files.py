@@ -97,8 +97,9 @@ def training_round():
     cohort = len(task.clients)
     made = sk.Plan(dimension=task.dimension, clip=1.0, cohort=cohort, rounds=1, sampling="all")
     made = made.with_noise(1.0, delta=1e-3)
+    train, aggregate = fl.train, fl.unmasked()  # looked up by the package's __getattr__
     with Trace().active() as trace:
-        fl.train(task, made, aggregate=fl.unmasked(), entropy=sk.SystemEntropy())
+        train(task, made, aggregate=aggregate, entropy=sk.SystemEntropy())
     return trace
 
 

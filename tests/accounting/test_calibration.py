@@ -13,7 +13,7 @@ from skellam.accounting import (
     gaussian_sigma,
     noise_multiplier,
 )
-from skellam.accounting.calibration import paper_limit
+from skellam.accounting.accountants import paper_limit
 from skellam.errors import DomainError, InfeasibleError
 
 EMNIST = {"rate": 100 / 3400, "rounds": 1500, "delta": 1 / 3400}

@@ -7,15 +7,15 @@ import pytest
 
 from oracles.authors_calibration import SETTINGS, Setting, calibrated_std, paper_epsilon, scale_of
 from skellam.accounting import Sampled, Skellam, epsilon, rdp_bound, rdp_bound_scaled
-from skellam.accounting.calibration import calibrate
+from skellam.accounting.accountants import calibrate
 from skellam.accounting.curves import gaussian_sigma
 from skellam.accounting.mechanisms import Gaussian
-from skellam.accounting.paper import (
+from skellam.accounting.rdp import (
     discrete_gaussian_rdp,
     distributed_discrete_gaussian_rdp,
+    poisson_rdp,
     pure_rdp,
 )
-from skellam.accounting.rdp import poisson_rdp
 from skellam.errors import DomainError, InfeasibleError
 
 AUTHORS = json.loads((Path(__file__).parents[1] / "vectors/authors_accounting.json").read_text())

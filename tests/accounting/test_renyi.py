@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import exact_profile, rounded_release, skellam_divergences
-from skellam.accounting.paper import rdp_bound
+from skellam.accounting.rdp import rdp_bound
 from skellam.accounting.renyi import delta_exact, rdp_exact, rdp_integer, rdp_rounded
 from skellam.errors import CertificateError, DomainError
 

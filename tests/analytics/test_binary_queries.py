@@ -9,7 +9,7 @@ import pytest
 
 from skellam import accounting, analytics
 from skellam.accounting.laws import discrete_gaussian_sum_law, skellam_law
-from skellam.accounting.paper import distributed_discrete_gaussian_rdp
+from skellam.accounting.rdp import distributed_discrete_gaussian_rdp
 
 N = 10_000
 

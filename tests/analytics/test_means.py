@@ -4,7 +4,7 @@ from scipy.stats import binom
 
 import skellam as sk
 from skellam import analytics
-from skellam.analytics.means import MeanEstimate
+from skellam.analytics.totals import MeanEstimate
 from skellam.errors import DomainError, InfeasibleError
 
 TERMS = {"clients": 200, "epsilon": 2.0, "delta": 1e-6}

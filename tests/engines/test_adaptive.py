@@ -5,7 +5,7 @@ import pytest
 
 import skellam as sk
 from skellam.engines import local
-from skellam.engines.adaptive import adaptive
+from skellam.engines.local import adaptive
 from skellam.errors import DomainError
 from skellam.plan import AdaptiveClip, Plan
 

@@ -8,8 +8,8 @@ import pytest
 
 from skellam.accounting.ledger import Head
 from skellam.errors import DataError
-from skellam.federated.checkpoint import Checkpoint
-from skellam.federated.server import adam
+from skellam.federated.aggregation import adam
+from skellam.federated.history import Checkpoint
 from skellam.plan import AdaptiveClip
 
 HEAD = Head(9, "ab" * 32)

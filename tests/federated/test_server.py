@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from skellam.errors import DomainError, ShapeError
-from skellam.federated.server import adam, fedavg
+from skellam.federated.aggregation import adam, fedavg
 
 UPDATES = [np.array([1.0, -2.0, 0.5], np.float32), np.array([0.5, 0.5, 0.5], np.float32)] * 3
 START = np.array([1.0, 2.0, 3.0], dtype=np.float32)

@@ -14,7 +14,6 @@ from skellam.noise import (
     DiscreteLaplaceSampler,
     SkellamSampler,
     integer,
-    weights,
 )
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/skellam_log_pmf.json").read_text())
@@ -103,4 +102,4 @@ def test_the_tables_at_hand_stay_below_the_limit_of_memory(monkeypatch):
 
 
 def test_the_weights_of_a_law_carry_nearly_all_of_its_mass():
-    assert weights.skellam(100.0).total_variation < 2**-110
+    assert integer.skellam_weights(100.0).total_variation < 2**-110

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skellam.report.axis import linear, logarithmic
+from skellam.report.chart import linear, logarithmic
 
 POSITIVE = st.floats(1e-9, 1e9)
 

@@ -41,7 +41,7 @@ def test_the_page_has_the_numbers_that_training_returned(history):
     public, mean, _ = history.guarantees
     assert f"{100 * history.records[-1].test_accuracy:.1f} %" in text
     for guarantee in (public, mean):
-        assert report.figures.bound(guarantee.epsilon) in text
+        assert report.markup.bound(guarantee.epsilon) in text
         assert all(line in text for line in guarantee.assumptions[:-1])
     assert history.header.population in text
 
@@ -123,7 +123,7 @@ def test_a_clip_that_adapts_is_drawn_and_repeated(tmp_path):
     page = PageReader(report.write(tmp_path).read_text())
     assert "The clip" in page.text
     assert f"clip={clip!r}".replace("clip=Adap", "clip=fl.Adap") in page.text
-    assert report.figures.number(history.records[-1].clip) in page.text
+    assert report.markup.number(history.records[-1].clip) in page.text
 
 
 def test_with_a_seed_no_epsilon_is_shown(tmp_path):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from skellam.accounting.accountants import (
+    Calibrated,
     Method,
     Release,
+    calibrate,
     composed_delta,
     composed_epsilon,
     curves,
     delta,
     epsilon,
+    noise_multiplier,
 )
-from skellam.accounting.calibration import Calibrated, calibrate, noise_multiplier
 from skellam.accounting.curves import (
     ORDERS,
     PAPER_ORDERS,
@@ -52,8 +54,8 @@ from skellam.accounting.mechanisms import (
     noise_of,
     replace_one,
 )
-from skellam.accounting.paper import rdp_bound, rdp_bound_scaled, sum_distance
 from skellam.accounting.pld import Pld
+from skellam.accounting.rdp import rdp_bound, rdp_bound_scaled, sum_distance
 from skellam.accounting.records import from_record, to_record
 from skellam.accounting.renyi import delta_exact, rdp_exact
 

@@ -7,11 +7,10 @@ from skellam.analytics.distributions import Cdf, Quantile, cdf, quantiles
 from skellam.analytics.estimates import Band, Counts, Estimate, Interval
 from skellam.analytics.histograms import frequencies, histogram
 from skellam.analytics.mean_estimation import MeanSquaredError, estimate_mean, mean_error
-from skellam.analytics.means import MeanEstimate, mean
 from skellam.analytics.query import Bounds, PlanOptions, Query, Statistic
 from skellam.analytics.running import run
 from skellam.analytics.sketches import SketchedCounts, SketchEstimate, hashed_frequencies
-from skellam.analytics.totals import count, sum  # noqa: A004
+from skellam.analytics.totals import MeanEstimate, count, mean, sum  # noqa: A004
 
 __all__ = [
     "Band",

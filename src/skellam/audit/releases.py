@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import accounting
-from skellam.audit.evidence import Scores
-from skellam.audit.verdict import Audit, AuditSettings, delta_of
+from skellam.audit.verdict import Audit, AuditSettings, Scores, delta_of
 from skellam.engines import local
 from skellam.entropy import Entropy
 from skellam.plan import CalibratedPlan

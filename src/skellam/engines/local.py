@@ -1,6 +1,7 @@
 """Rounds in this process: unmasked, or through the whole secure-aggregation protocol.
 
-Both sum the same integers, so that with the same entropy they give the same sum, bit for bit.
+Both sum the same integers, so that with the same entropy they give the same sum, bit for bit. With
+an adaptive clip the plan stays, and the clip moves after each round.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from skellam.codec import Codec, GaussianBaseline, Tensors, WrapEstimate, flatte
 from skellam.engines import workers
 from skellam.entropy import SEED_BYTES, Entropy, SystemEntropy, random_bytes
 from skellam.errors import DomainError, ShapeError, ThresholdError
-from skellam.plan import CalibratedPlan, Noise
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise
 from skellam.vectors import Reals, Residues
 
 EntropySource: TypeAlias = Callable[[str], Entropy]
@@ -305,3 +306,28 @@ def _gaussian_sum(plan: CalibratedPlan, updates: Iterable[Tensors], *, entropy: 
     )
     finite = (x for update in updates if np.isfinite(x := flatten(update)).all())
     return baseline.add_central_noise(baseline.add(map(baseline.encode, finite)), entropy=entropy)
+
+
+def adaptive(
+    aggregate: Aggregate,
+    plan: CalibratedPlan,
+    round_: Round,
+    update: ClientUpdate,
+    clip: AdaptiveClip,
+    *,
+    entropy: EntropySource,
+    spend: Spend,
+) -> tuple[RoundResult, AdaptiveClip]:
+    """Return what the round released, in the units of the updates, and the clip of the next one."""
+    if plan.quantile_noise is None:
+        raise DomainError("quantile_noise must be planned for the clip to adapt")
+
+    def scaled(number: int) -> Tensors | None:
+        vector = update(number)
+        return None if vector is None else clip.scaled(vector, plan)
+
+    result = aggregate(plan, round_, scaled, entropy=entropy, spend=spend)
+    if result.clip_count is None:
+        raise DomainError("adaptive clipping needs a round that goes through the ring")
+    total = result.total / clip.factor(plan)
+    return replace(result, total=total), clip.after(result.clip_count, plan)

@@ -16,11 +16,18 @@ from skellam.plan import AdaptiveClip
 
 if TYPE_CHECKING:
     from skellam.federated import data
-    from skellam.federated.aggregation import Aggregation, non_private, secure, unmasked
+    from skellam.federated.aggregation import (
+        Aggregation,
+        ServerOptimiser,
+        adam,
+        fedavg,
+        non_private,
+        secure,
+        unmasked,
+    )
     from skellam.federated.history import Header, History, Record, Stop
     from skellam.federated.modules import fix, private_ready
     from skellam.federated.monitoring import progress
-    from skellam.federated.server import ServerOptimiser, adam, fedavg
     from skellam.federated.task import (
         ClientRound,
         Schedule,
@@ -34,11 +41,18 @@ if TYPE_CHECKING:
     from skellam.federated.training import train
 
 _MODULES = {
-    "aggregation": ("Aggregation", "non_private", "secure", "unmasked"),
     "history": ("Header", "History", "Record", "Stop"),
     "modules": ("fix", "private_ready"),
     "monitoring": ("progress",),
-    "server": ("ServerOptimiser", "adam", "fedavg"),
+    "aggregation": (
+        "Aggregation",
+        "ServerOptimiser",
+        "adam",
+        "fedavg",
+        "non_private",
+        "secure",
+        "unmasked",
+    ),
     "task": (
         "ClientRound",
         "Schedule",

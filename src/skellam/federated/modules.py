@@ -20,7 +20,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from skellam.entropy import Entropy
 from skellam.errors import DomainError, ShapeError
-from skellam.federated.server import Vector
+from skellam.federated.aggregation import Vector
 
 _TRAINED_IN = (torch.float32, torch.float64)
 

@@ -22,10 +22,10 @@ from skellam import _checks
 from skellam.entropy import Entropy
 from skellam.errors import DataError, DomainError
 from skellam.federated import modules
+from skellam.federated.aggregation import Vector
 from skellam.federated.batches import MEASURED_AT_ONCE, TrainingBatches, head, one_pass, public
 from skellam.federated.data.examples import as_clients
 from skellam.federated.history import Record
-from skellam.federated.server import Vector
 
 Measures: TypeAlias = dict[str, float]
 Loss: TypeAlias = Callable[[Any, Any], Tensor]

@@ -28,17 +28,14 @@ from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.ledger import Head, Ledger
-from skellam.engines.adaptive import adaptive
-from skellam.engines.local import Round, RoundResult, require_cohort
+from skellam.engines.local import Round, RoundResult, adaptive, require_cohort
 from skellam.engines.sampling import bernoulli
 from skellam.entropy import Entropy, random_bytes
 from skellam.errors import BudgetError, DataError, DomainError, ThresholdError, TrainingError
-from skellam.federated.aggregation import Aggregation
-from skellam.federated.checkpoint import Checkpoint
-from skellam.federated.history import Folder, Header, History, Record, Stop
+from skellam.federated.aggregation import Aggregation, ServerOptimiser, ServerState, Vector, fedavg
+from skellam.federated.history import Checkpoint, Folder, Header, History, Record, Stop
 from skellam.federated.monitoring import Watch, events
 from skellam.federated.sampling import Participations, Population, Streams
-from skellam.federated.server import ServerOptimiser, ServerState, Vector, fedavg
 from skellam.federated.spending import (
     LedgerSpender,
     NoSpending,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final, assert_never
 
 from skellam import _checks, accounting
-from skellam.accounting.calibration import multiplier_guess
+from skellam.accounting.accountants import multiplier_guess
 from skellam.codec import MAX_RADIUS, rounded_norm_bound
 from skellam.errors import CertificateError, InfeasibleError
 from skellam.plan import clipping, integers, signal_model, sizes

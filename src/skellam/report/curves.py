@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from skellam.federated.history import Record
 from skellam.report.chart import Chart, Line, Text
-from skellam.report.figures import bound, chance, number, percent, percent_tick
-from skellam.report.markup import Markup, tag
+from skellam.report.markup import Markup, bound, chance, number, percent, percent_tick, tag
 from skellam.report.run import Run
 
 _COLUMNS = (

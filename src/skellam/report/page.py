@@ -10,8 +10,7 @@ from typing import Final
 
 from skellam.engines import durable
 from skellam.report import curves, sections
-from skellam.report.figures import NOTHING, bound, number, percent
-from skellam.report.markup import Markup, join, tag
+from skellam.report.markup import NOTHING, Markup, bound, join, number, percent, tag
 from skellam.report.run import Run, read
 
 _ALONE: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

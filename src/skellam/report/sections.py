@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from skellam.accounting.guarantee import Guarantee
 from skellam.federated.history import Record
-from skellam.report.figures import bound, chance, number, size
-from skellam.report.markup import Markup, join, tag
+from skellam.report.markup import Markup, bound, chance, join, number, size, tag
 from skellam.report.run import Run
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 from skellam.entropy import Entropy
 from skellam.errors import DomainError
-from skellam.federated.aggregation import Aggregation
+from skellam.federated.aggregation import Aggregation, ServerOptimiser, fedavg
 from skellam.federated.history import LastRounds
-from skellam.federated.server import ServerOptimiser, fedavg
 from skellam.federated.task import Task
 from skellam.federated.training import train
 from skellam.plan import CalibratedPlan, Plan

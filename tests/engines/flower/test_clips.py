@@ -7,9 +7,9 @@ import pytest
 
 from oracles.flower_fleet import Fleet, client_app, model, plan, step
 from skellam.engines import local
-from skellam.engines.adaptive import adaptive
 from skellam.engines.flower.round_config import RoundConfig, UpdateKind
 from skellam.engines.flower.server import keep_clip, restore_clip
+from skellam.engines.local import adaptive
 from skellam.entropy import SeededEntropy
 from skellam.errors import DataError, DomainError, MessageError
 from skellam.plan import AdaptiveClip

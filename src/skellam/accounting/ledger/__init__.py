@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from skellam.accounting.ledger.account import Account, Spend
-from skellam.accounting.ledger.budget import Budget, Filter, GdpFilter, RdpFilter
+from skellam.accounting.ledger.composition import Budget, Filter, GdpFilter, RdpFilter
 from skellam.accounting.ledger.file import Head, Signer, Verifier
-from skellam.accounting.ledger.ledger import Ledger, read_ledger
+from skellam.accounting.ledger.ledger import Account, Ledger, Spend, read_ledger
 
 __all__ = [
     "Account",
