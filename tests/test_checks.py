@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,3 +72,9 @@ def test_good_values_come_back_as_plain_numbers():
     assert _checks.positive("x", np.float32(0.5)) == 0.5
     assert _checks.rate("q", 1) == 1.0
     assert _checks.non_negative("x", 0) == 0.0
+
+
+def test_fields_of_frozen_values_are_set_in_one_place():
+    sources = Path(_checks.__file__).parent
+    writers = [path for path in sources.rglob("*.py") if "object.__setattr__" in path.read_text()]
+    assert [path.name for path in writers] == ["_checks.py"]

@@ -53,8 +53,11 @@ class Tolerance:
     tail_bits: int = 40
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dropout", exact_share("dropout", self.dropout))
-        object.__setattr__(self, "colluding", exact_share("colluding", self.colluding))
+        _checks.assign(
+            self,
+            dropout=exact_share("dropout", self.dropout),
+            colluding=exact_share("colluding", self.colluding),
+        )
         if self.population is not None:
             _checks.integer("population", self.population, 1)
         _checks.integer("tail_bits", self.tail_bits, 1, MAX_TAIL_BITS)

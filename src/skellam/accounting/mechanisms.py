@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
 from skellam import _checks
+from skellam._checks import assign as _set
 from skellam.errors import DomainError, KindError
 
 
@@ -386,8 +387,3 @@ def checked_noise(value: NoiseMechanism) -> NoiseMechanism:
             f"got {type(value).__name__}"
         )
     return value
-
-
-def _set(instance: object, **values: Any) -> None:  # noqa: ANN401  (the checks above give the types)
-    for name, value in values.items():
-        object.__setattr__(instance, name, value)

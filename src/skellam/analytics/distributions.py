@@ -113,7 +113,7 @@ class Distribution:
     _ends: Table = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_ends", np.array(self.edges))
+        _checks.assign(self, _ends=np.array(self.edges))
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -29,8 +29,9 @@ class Buckets:
 
     def __post_init__(self) -> None:
         max_buckets = _checks.integer("max_buckets", self.max_buckets, 1, self.count)
-        object.__setattr__(self, "max_buckets", max_buckets)
-        object.__setattr__(self, "max_rows", _checks.integer("max_rows", self.max_rows, 1))
+        _checks.assign(
+            self, max_buckets=max_buckets, max_rows=_checks.integer("max_rows", self.max_rows, 1)
+        )
 
     @property
     def bounds(self) -> Bounds:
@@ -60,7 +61,7 @@ class Histogram:
     _ends: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_ends", np.array(self.edges))
+        _checks.assign(self, _ends=np.array(self.edges))
 
     @property
     def bounds(self) -> Bounds:
@@ -90,7 +91,7 @@ class Frequencies:
         index = {category: i for i, category in enumerate(self.domain)}
         if len(index) < len(self.domain):
             raise DomainError("domain must not name a category twice")
-        object.__setattr__(self, "_index", index)
+        _checks.assign(self, _index=index)
 
     @property
     def bounds(self) -> Bounds:

@@ -244,7 +244,7 @@ class Task:
                 "call the function that makes it"
             )
         modules.require_ready(self.model)
-        object.__setattr__(self, "clients", as_clients(self.clients))
+        _checks.assign(self, clients=as_clients(self.clients))
         _checks.integer("batch_size", self.batch_size, 1)
         _checks.integer("epochs", self.epochs, 1)
         _checks.integer("threads", self.threads, 1)
@@ -252,7 +252,7 @@ class Task:
             _checks.integer("max_examples", self.max_examples, 1)
         if self.metrics is None:
             usual = {"accuracy": accuracy} if self.loss is functional.cross_entropy else {}
-            object.__setattr__(self, "metrics", usual)
+            _checks.assign(self, metrics=usual)
 
     @property
     def dimension(self) -> int:

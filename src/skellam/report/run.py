@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Self
 
+from skellam import _checks
 from skellam.accounting.ledger import Account, read_ledger
 from skellam.errors import DataError
 from skellam.federated.history import Header, Record, read_records
@@ -42,7 +43,7 @@ class Run:
     """What holds for all that was released; none without a ledger of secret noise."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "guarantees", self._guarantees())
+        _checks.assign(self, guarantees=self._guarantees())
 
     @property
     def measured(self) -> tuple[Record, ...]:

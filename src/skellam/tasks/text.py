@@ -33,7 +33,7 @@ class Vocabulary:
         numbers = {token: number for number, token in enumerate(self.tokens, start=1)}
         if not 0 < len(numbers) == len(self.tokens):
             raise DomainError("a vocabulary needs tokens, each of them once")
-        object.__setattr__(self, "_numbers", numbers)
+        _checks.assign(self, _numbers=numbers)
 
     @property
     def unknown(self) -> int:

@@ -100,10 +100,10 @@ class RunConstants:
             )
         for name in ("variance", "norm_bound"):
             value = _checks.non_negative(name, getattr(self, name))
-            object.__setattr__(self, name, value + 0.0)  # minus zero has another encoding
+            _checks.assign(self, **{name: value + 0.0})  # minus zero has another encoding
         if self.noise_by not in _NOISE_BY:
             raise DomainError(f'noise_by must be "both" or "helper", got {self.noise_by!r}')
-        object.__setattr__(self, "band", require_band(self.band))
+        _checks.assign(self, band=require_band(self.band))
         _checks.integer("bits", self.bits, 2, 32)
         _checks.integer("length", self.length, 1, MAX_LENGTH)
         _checks.integer("rounds", self.rounds, 1, MAX_ROUNDS)

@@ -53,8 +53,7 @@ class SealingKey:
         mlkem = MLKEM768PrivateKey.from_seed_bytes(secret[:_MLKEM_SEED])
         x25519 = X25519PrivateKey.from_private_bytes(secret[_MLKEM_SEED:])
         public = mlkem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
-        object.__setattr__(self, "public", public)
-        object.__setattr__(self, "_private", MLKEM768X25519PrivateKey(mlkem, x25519))
+        _checks.assign(self, public=public, _private=MLKEM768X25519PrivateKey(mlkem, x25519))
 
     @property
     def key_id(self) -> bytes:

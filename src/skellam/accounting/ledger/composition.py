@@ -113,8 +113,11 @@ class Budget:
     public_key: bytes | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _checks.positive("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", _checks.open_unit("delta", self.delta))
+        _checks.assign(
+            self,
+            epsilon=_checks.positive("epsilon", self.epsilon),
+            delta=_checks.open_unit("delta", self.delta),
+        )
         if self.filter is not None:
             if not isinstance(self.filter, Filter):
                 raise KindError(f"filter must be a GdpFilter or RdpFilter, got {self.filter!r}")

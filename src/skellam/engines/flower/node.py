@@ -60,19 +60,19 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("round_epsilon", "total_epsilon"):
-            object.__setattr__(self, name, _checks.positive(name, getattr(self, name)))
+            _checks.assign(self, **{name: _checks.positive(name, getattr(self, name))})
         for name in ("delta", "min_colluding"):
-            object.__setattr__(self, name, _checks.open_unit(name, getattr(self, name)))
+            _checks.assign(self, **{name: _checks.open_unit(name, getattr(self, name))})
         for name, minimum in (("min_cohort", 2), ("max_participations", 1)):
-            object.__setattr__(self, name, _checks.integer(name, getattr(self, name), minimum))
+            _checks.assign(self, **{name: _checks.integer(name, getattr(self, name), minimum)})
         share = _checks.between("max_dropout", self.max_dropout, 0, 0.5)
-        object.__setattr__(self, "max_dropout", share)
+        _checks.assign(self, max_dropout=share)
         trainings = self.max_trainings
         limit = 3 * self.max_participations if trainings is None else trainings
-        object.__setattr__(self, "max_trainings", _checks.integer("max_trainings", limit, 1))
+        _checks.assign(self, max_trainings=_checks.integer("max_trainings", limit, 1))
         for name in ("plans", "models"):
             digests = tuple(_digest(name, text) for text in getattr(self, name))
-            object.__setattr__(self, name, digests)
+            _checks.assign(self, **{name: digests})
 
     @classmethod
     def for_simulation(cls) -> Limits:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skellam import _checks
 from skellam.errors import DataError, DomainError
 
 T = TypeVar("T")
@@ -30,8 +31,9 @@ class Examples:
         inputs, targets = np.asarray(self.inputs), np.asarray(self.targets)
         if not (inputs.ndim and targets.ndim and len(inputs) == len(targets)):
             raise DataError(f"inputs {inputs.shape} do not go with targets {targets.shape}")
-        object.__setattr__(self, "inputs", _numbers("inputs", inputs))
-        object.__setattr__(self, "targets", _numbers("targets", targets))
+        _checks.assign(
+            self, inputs=_numbers("inputs", inputs), targets=_numbers("targets", targets)
+        )
 
     def __len__(self) -> int:
         return len(self.targets)
