@@ -24,6 +24,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class SkellamError(Exception):
     """The root: ``except SkellamError`` catches all that skellam raises on purpose."""
@@ -62,7 +64,12 @@ class LedgerError(SkellamError):
 
 
 class ProtocolError(SkellamError):
-    """The secure-aggregation round cannot go on safely."""
+    """The secure-aggregation round cannot go on safely.
+
+    ``faults`` (of `skellam.secagg.Fault`) are the messages that counted as not sent until then.
+    """
+
+    faults: tuple[Any, ...] = ()
 
 
 class MessageError(ProtocolError):

@@ -39,6 +39,19 @@ HONEST = transcript(cohort(6, 4, dropouts=2, colluders=1, removable=True))
 NUMBERS = HONEST.members.numbers
 A, B, C, D, E, F = NUMBERS
 ROUND = HONEST.members.round
+# Points of low order, from https://cr.yp.to/ecdh.html#validate; X25519 does not read the top bit.
+LOW_ORDER = [
+    bytes.fromhex(text)
+    for text in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+        "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    )
+]
 
 
 def identity(number: int) -> Identity:
@@ -323,6 +336,32 @@ def test_too_many_wrong_openings_raise():
     wrong = {n: opening_of(n, lambda shares: shares[1:]) for n in (A, B, C)}
     with pytest.raises(ThresholdError):
         HONEST.serve(Stage.UNMASK, wrong)
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.mark.parametrize("stage", Stage)
+def test_a_step_that_raises_carries_the_faults_of_all_that_did_not_count(stage):
+    """One message more than the round bears is false; each names its sender and its index."""
+    wrong = {n: flipped(HONEST.sent[stage][n]) for n in (A, B, D)}
+    if stage is Stage.MASKED_INPUT:
+        wrong = {n: HONEST.sent[stage][n][:-1] for n in (A, B, D)}
+    with pytest.raises(ThresholdError) as caught:
+        HONEST.serve(stage, wrong)
+    assert [fault.index for fault in caught.value.faults] == [0, 1, 3]
+
+
+@pytest.mark.parametrize("field", ["channel_key", "mask_key"])
+@pytest.mark.parametrize("key", LOW_ORDER, ids=bytes.hex)
+def test_a_key_of_low_order_does_not_count_and_names_its_sender(field, key):
+    advert = Advertisement.decode(HONEST.sent[Stage.ADVERTISE_KEYS][C])
+    lie = replace(advert, **{field: key}).signed(identity(C), ROUND.digest)
+    with pytest.raises(ThresholdError, match="5 take part") as caught:
+        HONEST.serve(Stage.ADVERTISE_KEYS, {C: lie})
+    (fault,) = caught.value.faults
+    assert (fault.reason, fault.culprit) == ("a public key is of low order", C)
 
 
 @pytest.mark.parametrize(

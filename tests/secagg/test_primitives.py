@@ -4,12 +4,16 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skellam.entropy import derive_key
 from skellam.errors import TamperError
 from skellam.protocol import masks
 from skellam.protocol.identity import Identity, Roster
-from skellam.secagg.channel import KeyPair
+from skellam.secagg.channel import KeyPair, low_order
+
+P = 2**255 - 19
 
 
 def test_key_agreement_gives_the_key_of_rfc_7748_section_6_1():
@@ -31,6 +35,17 @@ def test_a_public_key_of_low_order_is_refused():
     with pytest.raises(TamperError, match="low order") as caught:
         KeyPair(b"k" * 32).agree(bytes(32), b"purpose", culprit=7)
     assert caught.value.culprit == 7
+
+
+@given(st.sampled_from([0, 1, 2, 3, P - 2, P - 1, P, P + 1, P + 2]) | st.integers(0, 2**256 - 1))
+def test_low_order_is_what_no_agreement_takes(number):
+    """P + 2 and the like are other spellings of points that can be used."""
+    public = (number % 2**256).to_bytes(32, "little")
+    if low_order(public):
+        with pytest.raises(TamperError):
+            KeyPair(b"k" * 32).agree(public, b"purpose", culprit=7)
+    else:
+        KeyPair(b"k" * 32).agree(public, b"purpose", culprit=7)
 
 
 def test_hkdf_gives_the_key_of_rfc_5869_test_case_3():

@@ -193,11 +193,15 @@ def test_seen_rounds_out_of_order_are_refused():
         SeenRounds.from_bytes(two[:5] + two[37:] + two[5:37])
 
 
-@given(reason=st.text(), culprit=st.none() | st.integers(0, 2**64 - 1))
-def test_a_fault_survives_its_bytes_cut_to_its_limit(reason, culprit):
-    data = wire.body(Fault(reason, culprit))
+@given(
+    reason=st.text(),
+    culprit=st.none() | st.integers(0, 2**64 - 1),
+    index=st.integers(0, 2**32 - 1),
+)
+def test_a_fault_survives_its_bytes_cut_to_its_limit(reason, culprit, index):
+    data = wire.body(Fault(reason, culprit, index))
     again = Fault(**wire.read_fields(Fault, wire.Reader(data)))
-    assert again.culprit == culprit
+    assert (again.culprit, again.index) == (culprit, index)
     assert reason.startswith(again.reason)
     assert wire.body(again) == data
 

@@ -17,6 +17,15 @@ from skellam.errors import TamperError
 _NONCE = 12
 SEAL_BYTES = _NONCE + 16
 """By how much a seal lengthens what it seals."""
+_FIELD = (1 << 255) - 19
+_ORDER_8 = (
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+_LOW_ORDER = frozenset(
+    n.to_bytes(32, "little") for n in (0, 1, *_ORDER_8, _FIELD - 1, _FIELD, _FIELD + 1)
+)
+"""Bernstein's list (https://cr.yp.to/ecdh.html#validate), whose top bit X25519 does not read."""
 
 
 class KeyPair:
@@ -39,6 +48,11 @@ class KeyPair:
         except ValueError as error:
             raise TamperError("a public key is of low order", culprit=culprit) from error
         return derive_key(shared, purpose)
+
+
+def low_order(public: bytes) -> bool:
+    """Return whether every secret key gives zero with ``public``, so that nobody can use it."""
+    return public[:31] + bytes([public[31] & 127]) in _LOW_ORDER
 
 
 def channel_purpose(context: bytes, one: int, other: int) -> bytes:

@@ -2,12 +2,14 @@
 
 Each phase has one method, ``step``, that takes the messages that arrived and returns the next phase
 with the bytes to send. What is malformed, false or sent twice counts as not sent and is noted among
-the ``faults``, with the culprit where it is known. Too few messages raise `ThresholdError`.
+the ``faults``, with the culprit where it is known. Too few messages raise `ThresholdError`; what is
+raised has the faults too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, Protocol, TypeVar, final
@@ -31,7 +33,7 @@ from skellam.protocol.wire import (
     Text,
     Uint,
 )
-from skellam.secagg.channel import SEAL_BYTES, KeyPair, mask_purpose, self_mask
+from skellam.secagg.channel import SEAL_BYTES, KeyPair, low_order, mask_purpose, self_mask
 from skellam.secagg.messages import (
     MAX_ENTRY,
     Advertisement,
@@ -65,6 +67,8 @@ class Fault:
 
     reason: Annotated[str, Text(500)]
     culprit: Annotated[int | None, Maybe(Uint(8))]
+    index: Annotated[int, Uint(4)]
+    """Which of the messages of its step it is."""
 
 
 Faults = Annotated[tuple[Fault, ...], Many(Nested(Fault), 16 * MAX_PARTICIPANTS)]
@@ -119,11 +123,15 @@ class CollectKeys(Phase[Setting]):
         round_, roster = self.setting.round, self.setting.roster
 
         def parse(data: bytes) -> Advertisement:
-            return authentic(Advertisement, data, roster, round_.digest)
+            found = authentic(Advertisement, data, roster, round_.digest)
+            if low_order(found.channel_key) or low_order(found.mask_key):
+                raise TamperError("a public key is of low order", culprit=found.sender)
+            return found
 
         faults: list[Fault] = []
-        found = sorted_by_sender(accepted(parse, messages, roster, faults))
-        round_.require_participants(len(found))
+        with attached((), faults):
+            found = sorted_by_sender(accepted(parse, messages, roster, faults))
+            round_.require_participants(len(found))
         listed = ParticipantList.of(message.encode() for message in found).encode()
         return CollectShares(self.setting, tuple(faults), listed), listed
 
@@ -142,11 +150,13 @@ class CollectShares(Phase[Setting]):
         self._leave()
         peers = participants_of(self.participant_list, self.setting.round)
         everybody = set(peers.ids.tolist())
+        needed = self.setting.round.tolerance.survivors(len(peers.ids))
         faults: list[Fault] = []
-        found = sorted_by_sender(
-            accepted(lambda data: self._parse(data, peers), messages, everybody, faults)
-        )
-        require(len(found), self.setting.round.tolerance.survivors(len(peers.ids)), "shared keys")
+        with attached(self.faults, faults):
+            found = sorted_by_sender(
+                accepted(lambda data: self._parse(data, peers), messages, everybody, faults)
+            )
+            require(len(found), needed, "shared keys")
         dealers = np.searchsorted(peers.ids, senders(found)).astype("<u2")
         commitments = tuple(parsed.commitments for parsed in found)
         context = extend(peers.context, b"dealers", dealers.tobytes())
@@ -205,11 +215,12 @@ class CollectInputs(Phase[Setting]):
         total &= total.dtype.type((1 << round_.bits) - 1)
         receipts.sort(key=lambda receipt: receipt.sender)
         survivors = senders(receipts)
-        if not peers.graph.holds_together(np.isin(peers.ids, survivors)):
-            raise ThresholdError(
-                f"{len(survivors)} of {len(peers.ids)} survived; that is too few, "
-                "in all or in one part of the ring"
-            )
+        with attached(self.faults, faults):
+            if not peers.graph.holds_together(np.isin(peers.ids, survivors)):
+                raise ThresholdError(
+                    f"{len(survivors)} of {len(peers.ids)} survived; that is too few, "
+                    "in all or in one part of the ring"
+                )
         replayable = any(receipt.replayable for receipt in receipts)
         summed = SummedInputs(self.shared, survivors, total.tobytes(), replayable)
         following = CollectSignatures(self.setting, (*self.faults, *faults), summed)
@@ -259,11 +270,12 @@ class CollectSignatures(Phase[Setting]):
         def parse(data: bytes) -> Agreement:
             return authentic(Agreement, data, roster, summed.context)
 
-        faults: list[Fault] = []
-        found = sorted_by_sender(accepted(parse, messages, survivors, faults))
         participants = participants_of(summed.shared.participant_list, self.setting.round).ids
         needed = self.setting.round.tolerance.survivors(len(participants))
-        require(len(found), needed, "agree on the survivors")
+        faults: list[Fault] = []
+        with attached(self.faults, faults):
+            found = sorted_by_sender(accepted(parse, messages, survivors, faults))
+            require(len(found), needed, "agree on the survivors")
         following = UnmaskSum(self.setting, (*self.faults, *faults), summed)
         return following, Agreements.of(m.encode() for m in found).encode()
 
@@ -285,12 +297,14 @@ class UnmaskSum(Phase[Setting]):
         survivors = tuple(summed.survivors.tolist())
         removed = round_.removed(len(peers.ids), survivors)
         shares = OpenedShares(peers, summed.shared.commitments, survivors, removed)
+        dealers = [each.dealer for each in summed.shared.commitments]
         faults: list[Fault] = []
-        for opening in accepted(self._parse(shares), messages, set(survivors), faults):
-            shares.add(opening)
-        secrets = {each.dealer: shares.combine(each.dealer) for each in summed.shared.commitments}
+        with attached(self.faults, faults):
+            for opening in accepted(self._parse(shares), messages, set(survivors), faults):
+                shares.add(opening)
+            secrets = {dealer: shares.combine(dealer) for dealer in dealers}
+            total = self._sum(peers, secrets)
         noise = {number: secrets[number][NOISE_SEED] for number in removed}
-        total = self._sum(peers, secrets)
         return Outcome(total, len(peers.ids), survivors, noise, (*self.faults, *faults))
 
     def _parse(self, shares: OpenedShares) -> Callable[[bytes], Opening]:
@@ -354,15 +368,25 @@ def accepted(
 ) -> Iterator[M]:
     """Yield what ``parse`` accepts, the first of each sender; note what is wrong with the rest."""
     seen: set[int] = set()
-    for data in messages:
+    for index, data in enumerate(messages):
         try:
             message = parse(data)
             _require_turn(message.sender, senders, seen)
         except ProtocolError as error:
-            faults.append(Fault(str(error), getattr(error, "culprit", None)))
+            faults.append(Fault(str(error), getattr(error, "culprit", None), index))
         else:
             seen.add(message.sender)
             yield message
+
+
+@contextmanager
+def attached(earlier: tuple[Fault, ...], faults: list[Fault]) -> Iterator[None]:
+    """Give whatever is raised the faults of the round so far: who caused it is among them."""
+    try:
+        yield
+    except ProtocolError as error:
+        error.faults = (*earlier, *faults)
+        raise
 
 
 def sorted_by_sender(messages: Iterable[M]) -> tuple[M, ...]:

@@ -29,7 +29,6 @@ from skellam.entropy import Entropy
 from skellam.errors import ProtocolError, SkellamError, TamperError
 from skellam.plan import Plan, Sampling
 from skellam.secagg import Fault, Outcome, Roster, RoundParameters, Setting
-from skellam.secagg.channel import KeyPair
 from skellam.secagg.messages import (
     Advertisement,
     Agreement,
@@ -39,21 +38,21 @@ from skellam.secagg.messages import (
     Opening,
     ParticipantList,
     Receipt,
-    authentic,
 )
 from skellam.secagg.server import CollectKeys
 from skellam.vectors import Reals
 
 T = TypeVar("T", bound=Hashable)
 _log = getLogger("skellam.flower")
-_KINDS: Mapping[str, type[KeyShares | MaskedVector | Agreement | Opening]] = {
+_KINDS: Mapping[str, type[Advertisement | KeyShares | MaskedVector | Agreement | Opening]] = {
+    "advertise_keys": Advertisement,
     "share_keys": KeyShares,
     "masked_input": MaskedVector,
     "consistency_check": Agreement,
     "unmask": Opening,
 }
-_ANY_KEY = KeyPair(bytes(range(32)))
-"""With which public keys are tried out; nothing is kept secret by it."""
+_MAX_BLAMED = 5
+"""Faults that the text of a failure names; a report has them all."""
 
 
 # Who is asked.
@@ -168,18 +167,13 @@ class SecureRound:
         nodes = {number: node for node, number in self._numbers.items()}
         dealt = self._ask("share_keys", dict.fromkeys(self._numbers, participants))
         input_phase, boxes = self._step("share_keys", share_phase, dealt)
-        self._blame("share_keys", dealt, boxes, input_phase.faults[len(share_phase.faults) :])
         delivered = {nodes[number]: box for number, box in boxes.items()}
         masked = self._ask("masked_input", delivered)
         check_phase, survivors = self._step("masked_input", input_phase, masked)
-        alive = check_phase.summed.survivors.tolist()
-        self._blame("masked_input", masked, alive, check_phase.faults[len(input_phase.faults) :])
-        checked = {nodes[number]: survivors for number in alive}
+        checked = {nodes[number]: survivors for number in check_phase.summed.survivors.tolist()}
         signatures = self._ask("consistency_check", checked)
         unmask_phase, agreed = self._step("consistency_check", check_phase, signatures)
         signers = Agreements.decode(agreed).senders.tolist()
-        new = unmask_phase.faults[len(check_phase.faults) :]
-        self._blame("consistency_check", signatures, signers, new)
         # From here on the clients open the sum, so this is the last moment to spend for it.
         if not self.spent:
             self.ledger.spend(
@@ -190,7 +184,6 @@ class SecureRound:
             )
         openings = self._ask("unmask", {nodes[n]: agreed for n in signers})
         outcome: Outcome = self._step("unmask", unmask_phase, openings)
-        self._blame_culprits("unmask", outcome.faults[len(unmask_phase.faults) :])
         return self._decoded(outcome, tuple(sorted(nodes)))
 
     # The exchanges.
@@ -234,44 +227,43 @@ class SecureRound:
 
     def _check(self, node: int, stage: str, data: bytes) -> None:
         """Raise unless ``data`` is a message of ``stage`` in the name of the node's client."""
-        if stage == "advertise_keys":
-            advert = authentic(Advertisement, data, self.roster, self.protocol.digest)
-            for key in (advert.channel_key, advert.mask_key):
-                _ANY_KEY.agree(key, b"", culprit=advert.sender)
-            return
         message = _KINDS[stage].decode(data)
         signed = Receipt.decode(message.receipt) if isinstance(message, MaskedVector) else message
-        if signed.sender != self._numbers[node]:
+        if signed.sender != self._numbers.get(node, signed.sender):
             raise TamperError("a message in the name of another client")
 
     def _step(self, stage: str, phase: _Phase, messages: Mapping[int, bytes]) -> Any:  # noqa: ANN401
-        """Take a step of the protocol; whoever made it fail is noted first."""
+        """Take a step of the protocol; whoever sent what did not count is noted, come what may."""
+        earlier = len(getattr(phase, "faults", ()))
         try:
-            return phase.step(messages.values())
+            result = phase.step(messages.values())
         except ProtocolError as error:
-            self._blame_culprits(stage, getattr(error, "faults", ()))
-            self._blame_culprits(stage, [Fault(str(error), getattr(error, "culprit", None))])
+            self._blame(stage, messages, error.faults[earlier:])
+            self._blame_client(stage, getattr(error, "culprit", None), str(error))
             raise
         except Exception as error:
             _log.exception("stage %s failed", stage)
             raise ProtocolError(f"stage {stage} failed; the server's log says why") from error
+        found = result if isinstance(result, Outcome) else result[0]
+        self._blame(stage, messages, found.faults[earlier:])
+        return result
 
     def _admit(self, participants: bytes, adverts: Mapping[int, bytes]) -> None:
-        """Note which node is which client: who sent the very bytes that are on the list."""
+        """Note which node is which client: who sent, first, the very bytes that are on the list."""
         entries = set(ParticipantList.decode(participants).rows)
         for node, data in adverts.items():
             number = Advertisement.decode(data).sender
             if data in entries and number not in self._numbers.values():
                 self._numbers[node] = number
-            else:
-                self._fault(node, "advertise_keys", f"client {number} advertised twice")
 
     # Who is to blame.
 
     def failure(self, error: Exception) -> str:
         """Return why the round failed, with whom it blames and what the nodes said."""
+        named, more = self.faults[:_MAX_BLAMED], self.faults[_MAX_BLAMED:]
         parts = [str(error)]
-        parts += [f"node {f.node} is to blame at {f.stage}: {f.reason}" for f in self.faults]
+        parts += [f"node {f.node} is to blame at {f.stage}: {f.reason}" for f in named]
+        parts += [f"{len(more)} more messages did not count"] if more else []
         said = Counter(self.refusals.values())
         parts += [f"{count} nodes said: {text}" for text, count in said.most_common(3)]
         return "; ".join(parts)
@@ -279,25 +271,16 @@ class SecureRound:
     def _fault(self, node: int, stage: str, reason: str) -> None:
         self.faults.append(NodeFault(node, stage, reason))
 
-    def _blame(
-        self,
-        stage: str,
-        messages: Mapping[int, bytes],
-        accepted: Collection[int],
-        faults: Sequence[Fault],
-    ) -> None:
-        """Note who sent what was not accepted; the protocol lists faults in the messages' order."""
-        refused = [node for node in messages if self._numbers[node] not in set(accepted)]
-        for node, fault in zip(refused, faults, strict=False):
-            self._fault(node, stage, fault.reason)
-
-    def _blame_culprits(self, stage: str, faults: Iterable[Fault]) -> None:
-        nodes = {number: node for node, number in self._numbers.items()}
+    def _blame(self, stage: str, messages: Iterable[int], faults: Iterable[Fault]) -> None:
+        """Note the nodes whose messages were at fault: each is known by what it answered."""
+        nodes = list(messages)
         for fault in faults:
-            # A false signature has no proven culprit; but each node's messages bear its number.
-            culprit = _named(fault.reason) if fault.culprit is None else fault.culprit
-            if culprit in nodes:
-                self._fault(nodes[culprit], stage, fault.reason)
+            self._fault(nodes[fault.index], stage, fault.reason)
+
+    def _blame_client(self, stage: str, culprit: int | None, reason: str) -> None:
+        for node, number in self._numbers.items():
+            if number == culprit:
+                self._fault(node, stage, reason)
 
     def _hear(self, stage: str, refusals: Iterable[str]) -> None:
         """Blame a client whom more nodes accuse than may collude: one of these is honest."""
