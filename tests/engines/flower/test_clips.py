@@ -7,10 +7,10 @@ import pytest
 
 from oracles.flower_fleet import Fleet, client_app, model, plan, step
 from skellam.engines import local
+from skellam.engines.flower.progress import Progress
 from skellam.engines.flower.round_config import RoundConfig, UpdateKind
-from skellam.engines.flower.server import keep_clip, restore_clip
 from skellam.engines.local import adaptive
-from skellam.entropy import SeededEntropy
+from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import DataError, DomainError, MessageError
 from skellam.plan import AdaptiveClip
 
@@ -58,14 +58,14 @@ def test_sums_and_clips_of_some_rounds_are_the_local_engines(tmp_path):
 
 
 def test_a_server_that_is_started_again_goes_on_with_its_clip(tmp_path):
-    run, file = fleet(tmp_path), tmp_path / "clip.json"
+    run, file = fleet(tmp_path), tmp_path / "progress.json"
     _, whole = run.start(rounds=3, clip=FIRST)
-    _, (one,) = run.start(clip=FIRST, clip_file=file)
-    _, (two,) = run.start(clip=FIRST, clip_file=file)
+    _, (one,) = run.start(clip=FIRST, progress_file=file)
+    _, (two,) = run.start(clip=FIRST, progress_file=file)
     assert [one.clip, two.clip] == [report.clip for report in whole[:2]]
-    assert restore_clip(file, FIRST, PLAN) == FIRST.after(one.result.clip_count, PLAN).after(
-        two.result.clip_count, PLAN
-    )
+    kept = Progress.begin(FIRST, entropy=SystemEntropy()).restored(file, PLAN)
+    assert kept.rounds == 2
+    assert kept.clip == FIRST.after(one.result.clip_count, PLAN).after(two.result.clip_count, PLAN)
 
 
 def test_a_failed_round_leaves_the_clip(tmp_path):
@@ -117,19 +117,13 @@ def test_a_clip_goes_with_a_plan_that_pays_for_it_and_only_with_it(tmp_path, mad
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        {"plan": "00" * 32},
-        {"target": 0.6},
-        {"learning_rate": 0.5},
-        {"clip": -1},
-        {"skellam-clip": 2},
-        {"more": 1},
-    ],
+    "damage", [None, {"target": 0.6}, {"learning_rate": 0.5}, {"clip": -1}, {"more": 1}]
 )
-def test_a_clip_file_of_another_run_is_refused(tmp_path, damage):
-    path = tmp_path / "clip.json"
-    keep_clip(path, FIRST, PLAN)
-    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
-    with pytest.raises(DataError, match=r"clip\.json"):
-        restore_clip(path, FIRST, PLAN)
+def test_a_clip_of_another_run_is_refused(tmp_path, damage):
+    path, new = tmp_path / "progress.json", Progress.begin(FIRST, entropy=SystemEntropy())
+    new.keep(path, PLAN)
+    record = json.loads(path.read_text())
+    record["clip"] = None if damage is None else {**record["clip"], **damage}
+    path.write_text(json.dumps(record))
+    with pytest.raises(DataError, match=r"progress\.json"):
+        new.restored(path, PLAN)

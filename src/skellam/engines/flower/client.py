@@ -159,11 +159,10 @@ class _Client:
         joins = node.spending.participations(plan.digest) < plan.participations
         if joins:
             node.spending.require_spendable(mechanism)
-            limits.require_training(node.stages.count("train"))
         node.stages.enter(config.round_id, "advertise_keys")
         update = None
         if joins:
-            node.stages.enter(config.round_id, "train")
+            node.stages.enter(config.round_id, "train", limits=limits)
             update = _called(function, message, context, vectors)
         phase, sent, _ = client.AdvertiseKeys(node.party(round_)).step(
             seen=SeenRounds(), entropy=self._protocol_entropy(node)

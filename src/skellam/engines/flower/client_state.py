@@ -41,8 +41,12 @@ class StageLog:
 
     path: Path
 
-    def enter(self, round_id: bytes, stage: str) -> None:
-        """Note durably that ``stage`` begins; raise `TamperError` if it ever began before."""
+    def enter(self, round_id: bytes, stage: str, *, limits: Limits | None = None) -> None:
+        """Note durably that ``stage`` begins; raise `TamperError` if it ever began before.
+
+        With ``limits`` it counts as a training, and raises `BudgetError` if there were too many:
+        under the lock, for a server may send two messages at once.
+        """
         line = f"{round_id.hex()} {stage}".encode()
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, durable.SECRET)
         with os.fdopen(descriptor, "r+b") as file:
@@ -50,6 +54,8 @@ class StageLog:
             noted = file.read()
             if line in noted.splitlines():
                 raise TamperError(f"stage {stage} of this round began before; a replay is refused")
+            if limits is not None:
+                limits.require_training(_count(noted, stage))
             # A line that a crash cut short was never acted upon; it only must not spoil the next.
             file.write((b"" if noted.endswith(b"\n") or not noted else b"\n") + line + b"\n")
             file.flush()
@@ -57,8 +63,7 @@ class StageLog:
 
     def count(self, stage: str) -> int:
         """Return in how many rounds ``stage`` began."""
-        lines = self.path.read_bytes().splitlines() if self.path.exists() else []
-        return sum(line.endswith(b" " + stage.encode()) for line in lines)
+        return _count(self.path.read_bytes() if self.path.exists() else b"", stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,10 @@ def wipe(path: Path) -> None:
     """Leave nothing of a round in progress, nor of one that a kill interrupted."""
     for file in (path, *path.parent.glob(f"{escape(path.name)}.*")):
         file.unlink(missing_ok=True)
+
+
+def _count(noted: bytes, stage: str) -> int:
+    return sum(line.endswith(b" " + stage.encode()) for line in noted.splitlines())
 
 
 def _note(plan: bytes) -> str:

@@ -32,6 +32,8 @@ _VECTOR = "skellam.vector"
 _RAW = "skellam.raw"
 """How the bytes of a vector are serialised: not at all."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+_ATTEMPTS = 15
+"""Failures to read a reply, some ten seconds of them, after which it counts as unreadable."""
 _LONGEST_REASON = 500
 _log = getLogger("skellam.flower")
 
@@ -220,47 +222,50 @@ def exchange(
         if message_id is not None
     }
     answers = Answers()
-    for reply in _replies(grid, set(waiting), timeout):
-        node = waiting.pop(reply.metadata.reply_to_message_id)
-        if reply.has_error():
-            reason = _shortened(reply.error.reason)
-            _log.warning("%s: node %d dropped out: %s", kind, node, reason)
-            answers.refusals[node] = reason
-        else:
+    for message_id, reply in _replies(grid, list(waiting), timeout):
+        node = waiting.pop(message_id)
+        if reply is not None and reply.has_content():
             answers.contents[node] = reply.content
+            continue
+        reason = "an answer that cannot be read" if reply is None else reply.error.reason
+        answers.refusals[node] = _shortened(reason)
+        _log.warning("%s: node %d dropped out: %s", kind, node, answers.refusals[node])
     for node in waiting.values():
         _log.warning("%s: node %d did not answer within %g s", kind, node, timeout)
         answers.refusals[node] = f"no answer within {timeout:g} s"
     return answers
 
 
-def _replies(grid: Grid, ids: set[str], timeout: float) -> Iterator[Message]:
-    """Yield one reply to each of ``ids`` that comes before the time is over."""
+def _replies(
+    grid: Grid, message_ids: list[str], timeout: float
+) -> Iterator[tuple[str, Message | None]]:
+    """Yield what comes in reply before the time is over, ``None`` if it cannot be read.
+
+    Replies are pulled one by one: Flower hands each out once, and where one of several cannot be
+    read, all of them are lost.
+    """
     deadline, pause = time.monotonic() + timeout, _FIRST_PAUSE
-    while ids:
-        for reply in _pulled(grid, ids):
-            if reply.metadata.reply_to_message_id in ids:
-                ids.remove(reply.metadata.reply_to_message_id)
-                yield reply
+    attempts = dict.fromkeys(message_ids, _ATTEMPTS)
+    while attempts:
+        for message_id in list(attempts):
+            try:
+                found = _pulled(grid, message_id)
+            except Exception:  # noqa: BLE001  (whatever Flower raises on the bytes of a node)
+                _log.debug("a reply cannot be read", exc_info=True)
+                found = None
+                attempts[message_id] -= 1
+            if found is not None or not attempts[message_id]:
+                del attempts[message_id]
+                yield message_id, found
         if time.monotonic() >= deadline:
             return
-        time.sleep(pause if ids else 0)
+        time.sleep(pause if attempts else 0)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _pulled(grid: Grid, ids: set[str]) -> list[Message]:
-    """Return the replies that are there; one that Flower cannot read does not hide the others."""
-    try:
-        return list(grid.pull_messages(list(ids)))
-    except Exception:  # noqa: BLE001  (whatever Flower raises on the bytes of a node)
-        _log.debug("a batch of replies cannot be read; they are read one by one", exc_info=True)
-    found: list[Message] = []
-    for message_id in ids:
-        try:
-            found.extend(grid.pull_messages([message_id]))
-        except Exception:  # noqa: BLE001
-            _log.debug("a reply cannot be read", exc_info=True)
-    return found
+def _pulled(grid: Grid, message_id: str) -> Message | None:
+    found = grid.pull_messages([message_id])
+    return next((m for m in found if m.metadata.reply_to_message_id == message_id), None)
 
 
 def _shortened(text: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from logging import getLogger
 from typing import Any, Protocol, TypeVar
@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
-from skellam.accounting.ledger import Ledger
 from skellam.codec import Codec, WrapEstimate
 from skellam.engines.flower.messages import (
     RECORD,
@@ -42,7 +41,7 @@ from skellam.secagg.messages import (
 from skellam.secagg.server import CollectKeys
 from skellam.vectors import Reals
 
-T = TypeVar("T", bound=Hashable)
+T = TypeVar("T")
 _log = getLogger("skellam.flower")
 _KINDS: Mapping[str, type[Advertisement | KeyShares | MaskedVector | Agreement | Opening]] = {
     "advertise_keys": Advertisement,
@@ -58,49 +57,16 @@ _MAX_BLAMED = 5
 # Who is asked.
 
 
-def invited(
-    plan: Plan,
-    candidates: Sequence[T],
-    past: Mapping[T, Collection[int]],
-    *,
-    round_: int,
-    entropy: Entropy,
-) -> list[T]:
+def invited(plan: Plan, candidates: Sequence[T], *, round_: int, entropy: Entropy) -> list[T]:
     """Return those of ``candidates`` who are asked, as the plan's accounting has it.
 
     On a fleet nobody deals groups: with ``sampling="cyclic"`` a random cohort of those who may
-    take part does.
+    take part does, and ``candidates`` are these.
     """
     if plan.sampling is Sampling.CYCLIC:
-        cap = plan.participations or -(-plan.rounds // plan.groups)
-        free = cyclic(candidates, past, round_=round_, participations=cap, groups=plan.groups)
-        chosen = shuffled(len(free), entropy)[: plan.cohort]
-        return [free[i] for i in sorted(chosen.tolist())]
+        chosen = shuffled(len(candidates), entropy)[: plan.cohort]
+        return [candidates[i] for i in sorted(chosen.tolist())]
     return sample(plan, candidates, round_=round_, group_seed=b"", entropy=entropy)
-
-
-def cyclic(
-    candidates: Sequence[T],
-    past: Mapping[T, Collection[int]],
-    *,
-    round_: int,
-    participations: int,
-    groups: int,
-) -> list[T]:
-    """Return those who may take part in ``round_``: ``past`` has the rounds of each so far.
-
-    Whoever took part fewer than ``participations`` times, and not in the last ``groups - 1``
-    rounds. Nothing about it is secret.
-
-    >>> cyclic(["a", "b", "c"], {"a": [1], "b": [2]}, round_=3, participations=2, groups=2)
-    ['a', 'c']
-    """
-    return [
-        one
-        for one in candidates
-        if len(rounds := past.get(one, ())) < participations
-        and all(round_ - earlier >= groups for earlier in rounds)
-    ]
 
 
 # What comes of it.
@@ -138,17 +104,21 @@ class SecureRound:
     """One round among the nodes that were asked; ``faults`` and ``refusals`` fill as it runs."""
 
     grid: Grid
-    ledger: Ledger
     roster: Roster
     config: RoundConfig
     content: bytes
     """Digest of what the nodes are given."""
     first_timeout: float
     stage_timeout: float
-    spent: bool = False
-    """Whether the ledger holds this round already, as a part of a cycle."""
+    release: Callable[[Mapping[int, int], bool], None]
+    """Called once, with the client of each node and whether their noise replays, before these open
+    the sum: it spends, or raises."""
+    barred: frozenset[int] = frozenset()
+    """Clients who may not take part, under whatever node they come."""
     faults: list[NodeFault] = field(default_factory=list)
     refusals: dict[int, str] = field(default_factory=dict)
+    clients: dict[int, int] = field(default_factory=dict)
+    """The client that each node said it is, whether it takes part or not."""
     _numbers: dict[int, int] = field(default_factory=dict)
     """The client's number of each node that takes part."""
 
@@ -159,7 +129,7 @@ class SecureRound:
 
     def run(self, contents: Mapping[int, RecordDict]) -> FleetResult:
         """Return the sum over the nodes of ``contents``; `ProtocolError` releases nothing."""
-        adverts = self._advertise(contents)
+        adverts = self._free(self._advertise(contents))
         share_phase, participants = self._step(
             "advertise_keys", CollectKeys(Setting(self.protocol, self.roster)), adverts
         )
@@ -175,13 +145,7 @@ class SecureRound:
         unmask_phase, agreed = self._step("consistency_check", check_phase, signatures)
         signers = Agreements.decode(agreed).senders.tolist()
         # From here on the clients open the sum, so this is the last moment to spend for it.
-        if not self.spent:
-            self.ledger.spend(
-                self.config.plan.mechanism,
-                key=self.config.round_id,
-                replayable=check_phase.summed.replayable,
-                note=f"round {self.config.number}",
-            )
+        self.release(self._numbers, check_phase.summed.replayable)
         openings = self._ask("unmask", {nodes[n]: agreed for n in signers})
         outcome: Outcome = self._step("unmask", unmask_phase, openings)
         return self._decoded(outcome, tuple(sorted(nodes)))
@@ -194,6 +158,12 @@ class SecureRound:
         kind = "evaluate" if self.config.update is UpdateKind.METRICS else "train"
         answers = self._exchange("advertise_keys", asked, kind, self.first_timeout)
         return self._messages("advertise_keys", answers)
+
+    def _free(self, adverts: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Return the advertisements of those who may take part; the others did nothing wrong."""
+        senders = {node: Advertisement.decode(data).sender for node, data in adverts.items()}
+        self.clients.update(senders)
+        return {node: adverts[node] for node, n in senders.items() if n not in self.barred}
 
     def _ask(self, stage: str, sent: Mapping[int, bytes]) -> dict[int, bytes]:
         round_ = self.protocol

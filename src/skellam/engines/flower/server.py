@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from logging import getLogger
 from os import PathLike
 from pathlib import Path
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.ledger import Ledger
-from skellam.engines import durable
 from skellam.engines.flower.client_state import open_ledger
 from skellam.engines.flower.messages import common_digest, model_of, record_of
 from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
 from skellam.engines.flower.node import read_roster
+from skellam.engines.flower.progress import Progress
 from skellam.engines.flower.round_config import (
     MAX_PARTICIPANTS,
     RoundConfig,
@@ -39,14 +39,14 @@ from skellam.engines.flower.strategies import adapt
 from skellam.entropy import Entropy, SystemEntropy, random_bytes
 from skellam.errors import (
     BudgetError,
-    DataError,
     DomainError,
     InfeasibleError,
     ProtocolError,
     ShapeError,
+    SkellamError,
     ThresholdError,
 )
-from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Plan, Sampling
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Plan
 from skellam.secagg import Roster
 from skellam.vectors import Layout, Reals
 
@@ -57,7 +57,6 @@ MAX_FAULTS = 2
 _ROUND_FAILED = 1
 _HOUR = 3600.0
 _SIMULATION_START = 30.0
-_CLIP, _CLIP_VERSION = "skellam-clip", 1
 _log = getLogger("skellam.flower")
 
 
@@ -88,8 +87,9 @@ class SecureGrid(Grid):
     ``metrics`` names what is summed beside the updates, with ranges; the plan must pay for it
     (`MetricRanges.planned`). With an ``evaluate_plan`` evaluate rounds sum ``evaluate_metrics``.
 
-    Where the plan has ``quantile_noise``, ``clip`` moves after every sum; with a ``clip_file`` a
-    server that is started again goes on with the clip in it.
+    Where the plan has ``quantile_noise``, ``clip`` moves after every sum. With a ``progress_file``
+    a server that is started again goes on with the clip, the number of the round and, where cohorts
+    are cyclic, those who had their turn; without one it begins, and spends for, a new cycle.
     """
 
     def __init__(
@@ -107,17 +107,17 @@ class SecureGrid(Grid):
         evaluate_metrics: Ranges = None,
         evaluate_plan: CalibratedPlan | None = None,
         clip: AdaptiveClip | None = None,
-        clip_file: str | PathLike[str] | None = None,
+        progress_file: str | PathLike[str] | None = None,
         stage_timeout: float = 300.0,
     ) -> None:
         adapt(strategy, evaluates=evaluate_plan is not None)
         self._metrics, self._evaluate_metrics = ranges_of(metrics), ranges_of(evaluate_metrics)
         _require_plans(plan, evaluate_plan, self._evaluate_metrics)
         require_clip(plan, clip)
-        self._clip_file = None if clip_file is None else Path(clip_file)
-        if clip is not None and self._clip_file is not None:
-            clip = restore_clip(self._clip_file, clip, plan)
-        self._clip = clip
+        self._progress_file = None if progress_file is None else Path(progress_file)
+        self._progress = Progress.begin(clip, entropy=entropy)
+        if self._progress_file is not None:
+            self._progress = self._progress.restored(self._progress_file, plan)
         self._grid, self._plan, self._ledger = grid, plan, ledger
         self._evaluate_plan = evaluate_plan
         self._roster, self._entropy = roster, entropy
@@ -136,8 +136,6 @@ class SecureGrid(Grid):
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._reports: list[Report] = []
         self._blamed: Counter[int] = Counter()
-        self._past: dict[int, list[int]] = {}
-        self._spent: set[tuple[bytes, int]] = set()
 
     @property
     def reports(self) -> tuple[Report, ...]:
@@ -147,7 +145,7 @@ class SecureGrid(Grid):
     @property
     def clip(self) -> AdaptiveClip | None:
         """The clip of the next round, if it adapts."""
-        return self._clip
+        return self._progress.clip
 
     @property
     def left_out(self) -> frozenset[int]:
@@ -204,62 +202,76 @@ class SecureGrid(Grid):
         timeout: float,
     ) -> Report:
         """Run one round and keep its report."""
-        spent = self._cycle(plan) in self._spent
-        if not spent:
+        key, barred = self._progress.cycle_key(plan), self._progress.of(plan).barred(plan)
+        if self._ledger.account.find(key) is None:
             self._require_budget(plan)
         content = common_digest(contents.values())
-        clip = None if update is UpdateKind.METRICS else self._clip
-        report = Report(
-            len(self._reports) + 1,
-            0,
-            None,
-            clip=None if clip is None else clip.clip,
-            content=content,
-        )
+        clip = None if update is UpdateKind.METRICS or self.clip is None else self.clip.clip
+        report = Report(self._progress.rounds + 1, 0, None, clip=clip, content=content)
+        candidates = self._progress.free(plan, contents)
+        self._progress = self._progress.begun(plan)
         round_: SecureRound | None = None
         try:
-            nodes = self._asked(plan, list(contents), report.number)
+            nodes = self._asked(plan, candidates, report.number)
             report = replace(report, invited=len(nodes))
-            round_ = replace(self._secure_round(plan, update, clip, report, timeout), spent=spent)
+            release = partial(self._release, plan, key, report.number)
+            round_ = self._secure_round(plan, update, report, timeout, release)
+            round_ = replace(round_, barred=barred)
             report = replace(report, result=round_.run({node: contents[node] for node in nodes}))
-            self._spent.add(self._cycle(plan))
-        except (ProtocolError, InfeasibleError) as error:
-            report = replace(
-                report, failure=str(error) if round_ is None else round_.failure(error)
-            )
-        if round_ is not None:
-            report = replace(report, faults=tuple(round_.faults))
-            self._note_faults(round_.faults)
-        self._reports.append(report)
+        except SkellamError as error:
+            text = str(error) if round_ is None else round_.failure(error)
+            report = replace(report, failure=text)
+            if not isinstance(error, ProtocolError | InfeasibleError):
+                raise
+        finally:
+            if round_ is not None:
+                report = replace(report, faults=tuple(round_.faults))
+                self._progress = self._progress.knowing(round_.clients)
+                self._note_faults(round_.faults)
+            self._reports.append(report)
         return report
 
-    def _cycle(self, plan: CalibratedPlan) -> tuple[bytes, int]:
-        """Return the plan and which cycle the next round belongs to.
+    def _release(
+        self,
+        plan: CalibratedPlan,
+        key: bytes,
+        number: int,
+        clients: Mapping[int, int],
+        replayable: bool,
+    ) -> None:
+        """Note who took part, and spend, unless the cycle is spent: both before the sum opens."""
+        self._keep(self._progress.knowing(clients).taken(plan, clients.values()))
+        if self._ledger.account.find(key) is None:
+            note = f"round {number}"
+            self._ledger.spend(plan.mechanism, key=key, replayable=replayable, note=note)
 
-        With cyclic cohorts a client takes part once in a cycle at most, so a cycle is spent once.
-        """
-        groups = plan.groups if plan.sampling is Sampling.CYCLIC else 1
-        return plan.digest, len(self._reports) // groups
+    def _keep(self, progress: Progress) -> None:
+        self._progress = progress
+        if self._progress_file is not None:
+            progress.keep(self._progress_file, self._plan)
 
     def _asked(self, plan: CalibratedPlan, candidates: list[int], number: int) -> list[int]:
-        nodes = invited(plan, candidates, self._past, round_=number, entropy=self._entropy)
+        nodes = invited(plan, candidates, round_=number, entropy=self._entropy)
         # Drawn first and left out afterwards: nobody else's chances change.
         nodes = [node for node in nodes if node not in self.left_out]
         if len(nodes) < 2:
             raise ThresholdError(f"{len(nodes)} nodes were drawn; a sum needs two at least")
         if len(nodes) > MAX_PARTICIPANTS:
             raise InfeasibleError(too_many(len(nodes)))
-        for node in nodes:
-            self._past.setdefault(node, []).append(number)
+        if len(nodes) > plan.population_size:
+            raise InfeasibleError(
+                f"{len(nodes)} nodes are there; the plan is for a population of "
+                f"{plan.population_size}, so plan for all of them"
+            )
         return nodes
 
     def _secure_round(
         self,
         plan: CalibratedPlan,
         update: UpdateKind,
-        clip: AdaptiveClip | None,
         report: Report,
         timeout: float,
+        release: Callable[[Mapping[int, int], bool], None],
     ) -> SecureRound:
         config = RoundConfig(
             plan,
@@ -268,17 +280,17 @@ class SecureGrid(Grid):
             report.invited,
             update,
             self._run_config,
-            clip,
+            None if update is UpdateKind.METRICS else self.clip,
             self._evaluate_metrics if update is UpdateKind.METRICS else self._metrics,
         )
         return SecureRound(
             self._grid,
-            self._ledger,
             self._roster,
             config,
             report.content,
             first_timeout=timeout,
             stage_timeout=self._stage_timeout,
+            release=release,
         )
 
     def _note_faults(self, faults: Iterable[NodeFault]) -> None:
@@ -290,11 +302,9 @@ class SecureGrid(Grid):
             _log.warning("node %d was blamed in %d rounds; it is left out", node, MAX_FAULTS)
 
     def _move_clip(self, result: FleetResult) -> None:
-        if self._clip is None or result.clip_count is None:
-            return
-        self._clip = self._clip.after(result.clip_count, self._plan)
-        if self._clip_file is not None:
-            keep_clip(self._clip_file, self._clip, self._plan)
+        if self.clip is not None and result.clip_count is not None:
+            moved = self.clip.after(result.clip_count, self._plan)
+            self._keep(replace(self._progress, clip=moved))
 
     def _failed(self, message: Message, report: Report) -> Message:
         _log.warning("round %d released nothing: %s", report.number, report.failure)
@@ -458,27 +468,6 @@ def _simulated_nodes(grid: Grid, plan: Plan) -> int:
     ) < plan.population_size and time.monotonic() < deadline:
         time.sleep(0.2)
     return max(found, plan.population_size)
-
-
-def keep_clip(path: Path, clip: AdaptiveClip, plan: CalibratedPlan) -> None:
-    """Make ``clip`` the content of ``path``, durably, for a server that is started again."""
-    record = {_CLIP: _CLIP_VERSION, "plan": plan.digest.hex(), **asdict(clip)}
-    durable.replace(path, json.dumps(record).encode(), mode=durable.PUBLIC)
-
-
-def restore_clip(path: Path, first: AdaptiveClip, plan: CalibratedPlan) -> AdaptiveClip:
-    """Return the clip at ``path``, or ``first`` if there is none; it must be of the same plan."""
-    if not path.exists():
-        return first
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        same = record.pop(_CLIP) == _CLIP_VERSION and record.pop("plan") == plan.digest.hex()
-        kept = AdaptiveClip(**record)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{path} cannot be read as a clip: {error}") from error
-    if not same or replace(kept, clip=first.clip) != first:
-        raise DataError(f"{path} is of another plan, target or rate; name another file")
-    return kept
 
 
 def _require_plans(
