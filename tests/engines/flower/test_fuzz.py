@@ -198,6 +198,101 @@ def test_ten_thousand_mutated_answers_do_not_stop_the_server(stages):
     fuzz(stages, 10_000, seed=2)
 
 
+# What a node is sent.
+
+
+@dataclass
+class Asked:
+    """A message that a node got in an honest round, and the files that it had then."""
+
+    message: object
+    files: dict
+    folder: object
+
+    def play(self, app, context, content):
+        """Handle ``content`` as if it had come instead; return what the handler gave or raised."""
+        for path in self.folder.glob("3.spend*"):
+            path.unlink()
+        for path, octets in self.files.items():
+            path.write_bytes(octets)
+        message = deepcopy(self.message)
+        message.content = content
+        try:
+            return app(message, deepcopy(context))
+        except Exception as error:  # noqa: BLE001
+            return error
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    """One node: its app and context, and all that it was asked in an honest round."""
+    fleet, asked = Fleet(tmp_path_factory.mktemp("node"), plan(bits=13)), {}
+    folder = fleet.folder / "nodes"
+
+    def downlink(message):
+        if message.metadata.dst_node_id == HOSTILE:
+            files = {path: path.read_bytes() for path in folder.glob("3.spend*")}
+            asked[message.metadata.message_type] = Asked(deepcopy(message), files, folder)
+        return message
+
+    grid = fleet.grid(downlink=downlink)
+    _, (report,) = fleet.start(grid=grid)
+    assert report.failure == ""
+    assert len(asked) == len(STAGES)
+    return fleet.app, grid.contexts[HOSTILE], asked
+
+
+def mutated_round(content, rng):
+    """Return the content of a train message with one thing wrong in it."""
+    content = deepcopy(content)
+    match rng.randrange(4):
+        case 0:
+            name = rng.choice(["weight", "bias"])
+            array = content["arrays"][name]
+            content["arrays"][name] = rng.choice(
+                [*ARRAYS, Array("float32", array.shape, array.stype, cut(array.data, rng))]
+            )
+        case 1:
+            content["skellam"] = rng.choice(
+                [MetricRecord({"config": 1}), ConfigRecord(), ConfigRecord({"config": b"{}"})]
+            )
+        case 2:
+            del content[rng.choice(list(content))]
+        case _:
+            changed = rng.choice(BYTES)(content["skellam"]["config"].encode(), rng)
+            content["skellam"]["config"] = changed.decode(errors="replace")
+    return content
+
+
+def ask_amiss(node, count, seed):
+    """A node answers as it would have, or refuses in an error of ours and keeps nothing."""
+    rng = random.Random(seed)
+    app, context, asked = node
+    refused = 0
+    for at in range(count):
+        kind, this = list(asked.items())[at % len(asked)]
+        others = [other.message.content for other in asked.values() if other is not this]
+        content = this.message.content
+        wrong = mutated_round(content, rng) if kind == "train" else mutated(content, others, rng)
+        reply = this.play(app, context, wrong)
+        if isinstance(reply, Exception):
+            assert type(reply).__module__ == "skellam.errors", repr(reply)
+            assert not (this.folder / "3.spend.state").exists()
+            refused += 1
+        else:
+            assert isinstance(reply.content["skellam"]["data"], bytes)
+    assert refused > 0.8 * count
+
+
+def test_a_node_refuses_mutated_messages_in_errors_of_ours(node):
+    ask_amiss(node, 150, seed=4)
+
+
+@pytest.mark.slow
+def test_a_node_refuses_two_thousand_mutated_messages_in_errors_of_ours(node):
+    ask_amiss(node, 2000, seed=5)
+
+
 def disturbed(rng, direction):
     """A network on which one message of one node, in one direction, is changed."""
     kind = rng.choice(["train", *(f"query.skellam_{stage}" for stage in STAGES[1:])])
