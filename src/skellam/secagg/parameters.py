@@ -15,6 +15,7 @@ from skellam import _checks
 from skellam.cohorts import Tolerance
 from skellam.errors import (
     DomainError,
+    InfeasibleError,
     KindError,
     MessageError,
     PhaseError,
@@ -68,6 +69,16 @@ class ToleranceField:
         return value
 
 
+def require_countable(clients: int) -> None:
+    """Raise `InfeasibleError` if the protocol cannot number so many clients."""
+    if clients > MAX_PARTICIPANTS:
+        raise InfeasibleError(
+            f"{clients} clients were asked; the secure-aggregation protocol takes at most "
+            f"{MAX_PARTICIPANTS} in a round, for it numbers them in two bytes: plan a smaller "
+            "cohort, or sum without this protocol, which has no such limit"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class RoundParameters:
     """One aggregation; every client builds it from its own plan, and its digest is in every mask.
@@ -94,7 +105,8 @@ class RoundParameters:
             _checks.octets(name, getattr(self, name), 32)
         _checks.integer("bits", self.bits, 2, 32)
         _checks.integer("length", self.length, 1, MAX_LENGTH)
-        _checks.integer("min_participants", self.min_participants, 2, MAX_PARTICIPANTS)
+        _checks.integer("min_participants", self.min_participants, 2)
+        require_countable(self.min_participants)
         _checks.boolean("removable", self.removable)
         if not len(self.label) <= MAX_LABEL:
             raise ShapeError(f"label must have at most {MAX_LABEL} bytes, got {len(self.label)}")

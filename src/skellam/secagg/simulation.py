@@ -12,7 +12,14 @@ from skellam.entropy import Entropy
 from skellam.errors import PhaseError
 from skellam.protocol.identity import Identity, Roster
 from skellam.secagg import client, server
-from skellam.secagg.parameters import Party, Phase, RoundParameters, SeenRounds, Setting
+from skellam.secagg.parameters import (
+    Party,
+    Phase,
+    RoundParameters,
+    SeenRounds,
+    Setting,
+    require_countable,
+)
 from skellam.secagg.server import Outcome
 from skellam.vectors import Residues
 
@@ -82,6 +89,7 @@ def run(
     called when the survivors have signed their list and nothing is opened yet.
     """
     parties = [(identity, identity.public) for identity in identities]
+    require_countable(len(parties))
     roster = Roster({identity.number: public for identity, public in parties})
     phases: dict[int, ClientPhase] = {
         identity.number: client.AdvertiseKeys(Party(round_, roster, identity))

@@ -3,17 +3,19 @@
 import json
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.flower_fleet import Fleet, client_app, plan
 from skellam.accounting.ledger import Ledger
+from skellam.engines import local
 from skellam.engines.flower.progress import Progress, Turns, cyclic
 from skellam.engines.flower.round_config import RoundConfig, UpdateKind
 from skellam.engines.flower.rounds import invited
 from skellam.entropy import SeededEntropy, SystemEntropy
-from skellam.errors import BudgetError, DataError, DomainError, InfeasibleError
+from skellam.errors import BudgetError, DataError, InfeasibleError
 
 
 @given(
@@ -58,11 +60,18 @@ def test_poisson_cohorts_have_the_planned_rate():
 
 
 def test_more_participants_than_the_protocol_numbers_are_refused_in_words(tmp_path):
-    with pytest.raises(DomainError, match=r"at most 65535 in a round.*two bytes.*smaller cohort"):
+    """Wherever the protocol runs, and only there."""
+    words = r"protocol takes at most 65535 in a round.*two bytes.*smaller cohort"
+    with pytest.raises(InfeasibleError, match=words):
         RoundConfig(plan(), 1, bytes(32), 65536, UpdateKind.DIFFERENCE, bytes(32))
-    made = plan(cohort=70_000, bits=24)
-    with pytest.raises(InfeasibleError, match="70000 clients were asked"):
+    made = plan(cohort=70_000, bits=24, dimension=1, dropout=0.0, colluding=0.0)
+    with pytest.raises(InfeasibleError, match=words):
         Fleet(tmp_path).start(plan=made)
+    everybody = local.Round(1, bytes(32), tuple(range(70_000)), set())
+    with pytest.raises(InfeasibleError, match=words):
+        local.secure(made, everybody, lambda _: np.ones(1), entropy=lambda _: SystemEntropy())
+    found = local.non_private(made, everybody, lambda _: np.ones(1), entropy=lambda _: None)
+    assert found.total.values.tolist() == [70_000]
 
 
 def test_a_cycle_is_spent_once_and_every_round_of_it_runs(tmp_path):

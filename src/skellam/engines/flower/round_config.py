@@ -19,9 +19,8 @@ from skellam.codec import Codec
 from skellam.engines.flower.metrics import MetricRanges
 from skellam.errors import DomainError, MessageError, SkellamError, TamperError
 from skellam.plan import AdaptiveClip, CalibratedPlan
+from skellam.secagg.parameters import require_countable
 
-MAX_PARTICIPANTS = 65535
-"""Of one round of the protocol, which numbers its participants in two bytes."""
 _VERSION = 2
 
 
@@ -60,8 +59,7 @@ class RoundConfig:
         _checks.octets("round_id", self.round_id, 32)
         _checks.octets("run_config", self.run_config, 32)
         _checks.integer("invited", self.invited, 2)
-        if self.invited > MAX_PARTICIPANTS:
-            raise DomainError(too_many(self.invited))
+        require_countable(self.invited)
         require_clip(self.plan, self.clip)
         if self.metrics is not None and self.clip is not None:
             raise DomainError("metrics cannot be summed where the clip adapts; leave one out")
@@ -147,15 +145,6 @@ def require_clip(plan: CalibratedPlan, clip: AdaptiveClip | None) -> None:
             "clip must be given if the plan has quantile_noise, and only then: it adapts by the "
             "count that this noise protects"
         )
-
-
-def too_many(clients: int) -> str:
-    """Return what to say to a cohort that the protocol cannot number."""
-    return (
-        f"{clients} clients were asked; the secure-aggregation protocol takes at most "
-        f"{MAX_PARTICIPANTS} in a round, for it numbers them in two bytes: plan a smaller cohort "
-        "(other engines have no such limit)"
-    )
 
 
 def run_config_digest(run_config: Mapping[str, Any]) -> bytes:

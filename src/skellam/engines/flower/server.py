@@ -26,12 +26,10 @@ from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
 from skellam.engines.flower.node import read_roster
 from skellam.engines.flower.progress import Progress
 from skellam.engines.flower.round_config import (
-    MAX_PARTICIPANTS,
     RoundConfig,
     UpdateKind,
     require_clip,
     run_config_digest,
-    too_many,
 )
 from skellam.engines.flower.rounds import FleetResult, NodeFault, SecureRound, invited
 from skellam.engines.flower.simulation import simulated_roster, simulation_folder
@@ -48,6 +46,7 @@ from skellam.errors import (
 )
 from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Plan
 from skellam.secagg import Roster
+from skellam.secagg.parameters import require_countable
 from skellam.vectors import Layout, Reals
 
 EVALUATE_SHARE = 0.2
@@ -256,8 +255,7 @@ class SecureGrid(Grid):
         nodes = [node for node in nodes if node not in self.left_out]
         if len(nodes) < 2:
             raise ThresholdError(f"{len(nodes)} nodes were drawn; a sum needs two at least")
-        if len(nodes) > MAX_PARTICIPANTS:
-            raise InfeasibleError(too_many(len(nodes)))
+        require_countable(len(nodes))
         if len(nodes) > plan.population_size:
             raise InfeasibleError(
                 f"{len(nodes)} nodes are there; the plan is for a population of "
@@ -476,8 +474,7 @@ def _require_plans(
     for made in (plan, evaluate_plan):
         if made is not None and made.noise is not Noise.SKELLAM:
             raise DomainError(f'plan must have noise="skellam" on a fleet, got "{made.noise}"')
-    if plan.invited > MAX_PARTICIPANTS:
-        raise InfeasibleError(too_many(plan.invited))
+    require_countable(plan.invited)
     plan.spec()
     if evaluate_plan is None:
         return
