@@ -4,11 +4,14 @@ import os
 from functools import partial
 
 import pytest
+from flwr.app import RecordDict
 
-from oracles.flower_fleet import LIMITS, plan
+from oracles.flower_fleet import LIMITS, Fleet, plan
+from oracles.hostile_server import Server, train_content
 from skellam.accounting.ledger import Ledger
 from skellam.engines.flower import Limits
 from skellam.engines.flower.client_state import Spending, StageLog
+from skellam.engines.flower.messages import config_content
 from skellam.errors import TamperError
 
 CALLS = ("open", "write", "fsync", "replace", "rename", "unlink", "close")
@@ -81,3 +84,36 @@ def test_a_node_killed_anywhere_in_a_stage_never_begins_it_twice(tmp_path):
         assert log.count("consistency_check") == 1
         assert log.count("unmask") <= 1
     raise AssertionError("the stage never began")
+
+
+def asked_to_train(server):
+    """Return a node's reply to the first message of the server's round."""
+    given = RecordDict({**train_content(), "skellam": config_content(server.config)})
+    return server.send("train", {2: given})[2]
+
+
+@pytest.mark.parametrize("stage", ["train", "masked_input"])
+def test_a_node_killed_anywhere_before_its_first_spend_is_over_is_not_locked_out(tmp_path, stage):
+    """The ledger is made in the first stage. It spent once or not at all, and trains next time."""
+    fleet, folder, before = Fleet(tmp_path), tmp_path / "nodes", {}
+    server = Server.of(fleet)
+    action, most = partial(asked_to_train, server), 0
+    if stage == "masked_input":
+        relay, participants = server.enrolled()
+        _, boxes = relay.step(server.data(server.ask("share_keys", participants)))
+        before = {path: path.read_bytes() for path in folder.glob("1.spend*")}
+        action, most = partial(server.ask, "masked_input", {2: boxes[1]}), 1
+    for point in range(100):
+        for path in folder.glob("1.spend*"):
+            path.unlink()
+        for path, octets in before.items():
+            path.write_bytes(octets)
+        killed = killed_at(point, action)
+        assert not asked_to_train(Server.of(fleet, grid=server.grid)).has_error()
+        spent = len(Ledger.verify(folder / "1.spend").spends)
+        assert spent <= most
+        if not killed:
+            assert spent == most
+            assert point > 15
+            return
+    raise AssertionError("the stage never ended")
