@@ -1,5 +1,7 @@
-"""The guide's fleet on loopback: TLS, node authentication, five SuperNodes, some killed."""
+"""The guide's fleet on loopback: TLS, node authentication, five SuperNodes, some killed, late or
+hostile, and then a server that attacks them."""
 
+import json
 import os
 import shutil
 import signal
@@ -12,12 +14,34 @@ import pytest
 
 from oracles.digits_by_local_engine import Partitions, example, rounds
 from oracles.flower_guide import ROOT, blocks, environment, free_port
-from oracles.flower_replay_app import make_replayable
+from oracles.flower_replay_app import configure, make_attack, scripted
 from skellam.accounting.ledger import Ledger
 
 NODES = 5
-DIES_BEFORE_MASKING, DIES_AFTER_MASKING = 2, 4
-CONFIG = {"num-rounds": 3, "dropout": 0.2, "colluding": 0.2}
+CONFIG = {"num-rounds": 4, "dropout": 0.25, "colluding": 0.25}
+EPSILON = 8.0
+PATIENCE = 240.0
+"""Seconds for a stage; the SuperLink needs up to 60 to notice that a node is dead or stopped."""
+SCRIPT = {
+    "1-2-train": "killed in training",
+    "1-3-share_keys": "killed",
+    "2-4-train": "late",
+    "2-5-masked_input": "killed",
+    "3-1-train": "low order",
+    "3-5-train": "exits",
+    "3-2-consistency_check": "killed",
+    "4-3-train": "unreadable",
+    "4-4-unmask": "killed",
+}
+CAST = [
+    ((1, 3, 4, 5), (1, 4, 5)),
+    ((1, 2, 3, 5), (1, 2, 3)),
+    ((2, 3, 4, 5), (2, 3, 4, 5)),
+    ((1, 2, 4, 5), (1, 2, 4, 5)),
+]
+"""Participants and survivors of each round: who masked and was killed later is in the sum."""
+SPENT = {1: 3, 2: 3, 3: 2, 4: 3, 5: 4}
+"""Rounds in which each node masked its vector; node 5 was killed before the second could leave."""
 
 
 class Deployment:
@@ -29,7 +53,9 @@ class Deployment:
 
     def env(self, node=None):
         more = self.base if node is None else {**self.base, "NODE": str(node)}
-        return environment(self.folder / "flwr", **more)
+        # The attacking server is one of the tests' own.
+        paths = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return environment(self.folder / "flwr", PYTHONPATH=os.pathsep.join(paths), **more)
 
     def run(self, title, node=None, timeout=60):
         done = subprocess.run(
@@ -44,11 +70,11 @@ class Deployment:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def start(self, title, node=None):
+    def start(self, title, node=None, app="my-app"):
         """Start a block's one command in a session of its own, its output in a log."""
-        with (self.folder / f"{title.split(': ')[1]}-{node or 0}.log").open("w") as log:
+        with (self.folder / f"{title.split(': ')[1]}-{node or 0}.log").open("a") as log:
             self.running[(title, node)] = subprocess.Popen(
-                ["bash", "-ec", "exec " + self.blocks[title]],
+                ["bash", "-ec", "exec " + self.blocks[title].replace("my-app", app)],
                 cwd=self.folder,
                 env=self.env(node),
                 stdout=log,
@@ -72,6 +98,19 @@ class Deployment:
                     process.wait(patience)
                 except (ProcessLookupError, subprocess.TimeoutExpired):
                     continue
+
+    def revive(self, node):
+        """Start a node again; until the SuperLink knows that it died, it is turned away."""
+        log = self.folder / f"SuperNode-{node}.log"
+        before = log.read_text().count("SuperNode ID")
+        time.sleep(35)
+        deadline = time.monotonic() + 300
+        process = self.start("node: SuperNode", node)
+        while log.read_text().count("SuperNode ID") == before:
+            assert time.monotonic() < deadline, "the SuperNode does not come back"
+            if process.poll() is not None:
+                process = self.start("node: SuperNode", node)
+            time.sleep(0.5)
 
     def stages(self, node):
         """Return the stages that a node entered, in order, over all rounds."""
@@ -116,72 +155,113 @@ def set_up(fleet):
 
 
 @pytest.mark.slow
-def test_a_fleet_survives_kills_and_late_nodes_and_its_sums_are_exact(tmp_path):
-    """One node dies before it masked, in round 1, and comes back late in round 2; another dies
-    after it masked, in round 2, and comes back late in round 3."""
-    shutil.copytree(ROOT / "examples" / "flower-digits", tmp_path / "my-app")
-    make_replayable(tmp_path / "my-app", tmp_path / "sums.npz")
+def test_a_fleet_survives_kills_late_and_hostile_nodes_and_a_hostile_server(tmp_path):
+    """In four rounds a node is killed at each of the five stages, one is late, one advertises a
+    key of low order, one sends what nobody can read and one exits while it trains. Then the same
+    nodes meet a server that attacks them."""
+    app = tmp_path / "my-app"
+    shutil.copytree(ROOT / "examples" / "flower-digits", app)
+    scripted(app, tmp_path / "sums.npz", SCRIPT)
+    configure(app, epsilon=EPSILON, num_rounds=4, dropout=0.25, colluding=0.25)
+    configure(app, stage_timeout=PATIENCE)
+    shutil.copytree(app, tmp_path / "attack")
+    make_attack(tmp_path / "attack", tmp_path / "attack.json")
     with deployed(tmp_path) as fleet:
         set_up(fleet)
-        running = fleet.start("server: run")
         try:
-            kill_once(fleet, DIES_BEFORE_MASKING, "share_keys", round_=1)
-            kill_once(fleet, DIES_AFTER_MASKING, "consistency_check", round_=2)
-            assert running.wait(500) == 0
+            running = fleet.start("server: run")
+            for name, action in SCRIPT.items():
+                if action.startswith("killed"):
+                    kill(fleet, name)
+                if action == "late":
+                    hold_up(fleet, name)
+            assert running.wait(400) == 0
             wait_until((tmp_path / "sums.npz").exists, seconds=5, what="the sums")
+            limit_trainings(fleet, len(CAST) + 2)
+            assert fleet.start("server: run", app="attack").wait(300) == 0
+            wait_until((tmp_path / "attack.json").exists, seconds=5, what="the attack")
         except BaseException:
             print(fleet.logs())
             raise
-    assert fleet.stages(DIES_BEFORE_MASKING).count("masked_input") == 2
     assert_sums_are_exact(np.load(tmp_path / "sums.npz"), tmp_path)
+    assert_attacks_failed(json.loads((tmp_path / "attack.json").read_text()), fleet)
 
 
-def kill_once(fleet, node, stage, *, round_):
-    """Kill ``node`` once it began ``stage`` of a round, and start it again after that round."""
+def kill(fleet, name):
+    """Kill a node at the stage that ``name`` says, and start it again as soon as that works."""
+    _, node, _ = name.split("-")
+    wait_until((fleet.folder / "marks" / name).exists, seconds=400, what=name)
+    fleet.kill(int(node))
+    fleet.revive(int(node))
+
+
+def hold_up(fleet, name):
+    """Stop a node while it trains, and let it go on when the others are at the next stage."""
+    round_, node, _ = map(str, name.split("-"))
+    wait_until((fleet.folder / "marks" / name).exists, seconds=400, what=name)
+    process = fleet.running["node: SuperNode", int(node)]
+    os.killpg(process.pid, signal.SIGSTOP)
+    others = set(range(1, NODES + 1)) - {int(node)}
     wait_until(
-        lambda: fleet.stages(node).count(stage) == round_, seconds=300, what=f"{stage} of {round_}"
-    )
-    fleet.kill(node)
-    ledger = fleet.folder / "run.ledger"
-    wait_until(
-        lambda: ledger.exists() and len(Ledger.verify(ledger).spends) == round_,
+        lambda: any(fleet.stages(other).count("share_keys") >= int(round_) for other in others),
         seconds=300,
-        what=f"round {round_}",
+        what="the stage after a late node",
     )
-    fleet.start("node: SuperNode", node)
+    os.killpg(process.pid, signal.SIGCONT)
+
+
+def limit_trainings(fleet, limit):
+    for node in range(1, NODES + 1):
+        file = fleet.folder / f"node-{node}.toml"
+        file.write_text(file.read_text() + f"max_trainings = {limit}\n")
 
 
 def assert_sums_are_exact(found, folder):
     _, server = example()
-    plan = server.plan_of(CONFIG, NODES).calibrated(epsilon=10.0, delta=1e-5)
-    everybody = (1, 2, 3, 4, 5)
-    cast = [(everybody, (1, 3, 4, 5)), (everybody, everybody), (everybody, everybody)]
-    played = rounds(plan, Partitions(NODES, 1), cast, found)
+    plan = server.plan_of(CONFIG, NODES).calibrated(epsilon=EPSILON, delta=1e-5)
+    failed = {(3, 5)}
+    played = rounds(plan, Partitions(NODES, 1), CAST, found, failed)
     for number, ((members, survivors), (expected, update)) in enumerate(
-        zip(cast, played, strict=True), start=1
+        zip(CAST, played, strict=True), start=1
     ):
         assert found[f"failure-{number}"] == ""
         assert tuple(found[f"participants-{number}"]) == members
         assert tuple(found[f"survivors-{number}"]) == survivors
         assert np.array_equal(found[f"total-{number}"], expected.total.values)
-        assert_noise_is_as_planned(plan, survivors, found[f"total-{number}"], update)
+        assert_noise_is_as_planned(plan, members, survivors, found[f"total-{number}"], update)
+    blamed = [found[f"faults-{number}"].tolist() for number in (1, 2, 3, 4)]
+    assert blamed == [[], [], ["advertise_keys: a public key is of low order"], []]
     account = Ledger.verify(folder / "run.ledger")
-    assert len(account.spends) == 3
+    assert len(account.spends) == len(CAST)
     assert account.epsilon() == plan.privacy().epsilon
-    for node in range(1, NODES + 1):
-        spent = len(Ledger.verify(folder / f"node-{node}.spend").spends)
-        assert spent == (2 if node == DIES_BEFORE_MASKING else 3)
+    for node, spent in SPENT.items():
+        assert len(Ledger.verify(folder / f"node-{node}.spend").spends) == spent
 
 
-def assert_noise_is_as_planned(plan, survivors, total, update):
+def assert_attacks_failed(found, fleet):
+    assert len(found["lr"]) == NODES
+    assert all("is false" in reason for reason in found["lr"].values())
+    for limit in ("min_colluding", "round_epsilon", "max_dropout", "min_cohort"):
+        assert [limit in reason for reason in found["plans"].values()].count(True) == 1
+    assert found["trained"] == NODES
+    assert found["state"] == ["{}"] * NODES
+    assert len(found["free"]) == NODES
+    assert all("limit max_trainings" in reason for reason in found["free"].values())
+    for node, spent in SPENT.items():
+        assert fleet.stages(node).count("train") == len(CAST) + 2
+        assert len(Ledger.verify(fleet.folder / f"node-{node}.spend").spends) == spent
+
+
+def assert_noise_is_as_planned(plan, members, survivors, total, update):
     """The sample variance of 170 draws is within 7 standard errors but for 1e-11."""
     noise = total - sum(clipped(update(n), plan.clip) for n in survivors)
-    expected = plan.total_variance / plan.variance * (plan.noise_multiplier * plan.clip) ** 2
+    total_variance = plan.codec(public_seed=bytes(32), cohort=len(members)).spec.noise.variance
+    expected = total_variance / plan.variance * (plan.noise_multiplier * plan.clip) ** 2
     assert noise.var() == pytest.approx(expected, rel=7 * np.sqrt(2 / len(noise)))
 
 
 def clipped(vector, clip):
-    return vector * min(1.0, clip / np.linalg.norm(vector))
+    return vector * (clip / max(clip, np.linalg.norm(vector)))
 
 
 def test_every_shell_block_of_the_guide_is_one_that_a_test_executes():

@@ -19,10 +19,11 @@ def example():
     )
 
 
-def rounds(plan, partitions, cast, recorded):
+def rounds(plan, partitions, cast, recorded, failed=()):
     """Yield what each round releases; ``cast`` has, for each round, participants and survivors.
 
-    ``partitions`` maps a client's number to its partition; ``recorded`` has digests of contents.
+    ``partitions`` maps a client's number to its partition; ``recorded`` has digests of contents;
+    ``failed`` has the rounds and clients whose training failed, which send zeros.
     """
     task, _ = example()
     model = task.initial_model()
@@ -32,7 +33,9 @@ def rounds(plan, partitions, cast, recorded):
         this = local.Round(number, content, tuple(participants), silent)
         before = flat(model)
 
-        def update(n, model=model, before=before):
+        def update(n, number=number, model=model, before=before):
+            if (number, n) in failed:
+                return np.zeros_like(before)
             data = task.examples_of(partitions(n), partitions.count)
             return flat(task.train(model, *data)) - before
 

@@ -39,7 +39,7 @@ class Server:
         return self.config.protocol(content_digest(train_content()))
 
     def train(self, contents=None):
-        """Return the replies to the first message, what node gets being ``contents[node]``."""
+        """Return the replies to the first message, what a node gets being ``contents[node]``."""
         record = config_content(self.config)
         given = {
             node: RecordDict({**(contents or {}).get(node, train_content()), "skellam": record})
@@ -57,8 +57,8 @@ class Server:
     def send(self, kind, contents):
         group = str(self.config.number)
         messages = [Message(c, node, kind, group_id=group) for node, c in contents.items()]
-        replies = self.grid.send_and_receive(messages)
-        return dict(zip(contents, replies, strict=True))
+        replies = self.grid.send_and_receive(messages, timeout=120)
+        return {reply.metadata.src_node_id: reply for reply in replies}
 
     def data(self, replies):
         return [read_content(reply.content, self.protocol()) for reply in replies.values()]
@@ -85,6 +85,11 @@ class Server:
 def train_content(arrays=None, key="arrays", **config):
     """What FedAvg would send."""
     return RecordDict({key: arrays or model(), "config": ConfigRecord({"lr": 0.1, **config})})
+
+
+def reasons(replies):
+    """Return the text of every error, by node as JSON has it."""
+    return {str(node): r.error.reason for node, r in replies.items() if r.has_error()}
 
 
 def refusals(replies):
