@@ -13,9 +13,11 @@ from skellam.accounting import (
     DiscreteGaussian,
     DiscreteLaplace,
     Gaussian,
+    Laplace,
     Sampled,
     SampledWithoutReplacement,
     Skellam,
+    composed_delta,
     composed_epsilon,
     curves,
     replace_one,
@@ -208,3 +210,16 @@ def test_a_release_that_moves_one_coordinate_by_one_costs_what_a_scalar_costs(di
         for d in (dimension, 1)
     )
     assert wide == pytest.approx(scalar)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "true"),
+    [
+        (Laplace(scale=1.0, l1=400.0), 400.0),
+        (DiscreteLaplace(0.0025, 1), 400.0),
+        (DiscreteGaussian(sigma=0.03, l2=1.0), 1 / (2 * 0.03**2)),
+    ],
+)
+def test_losses_that_are_hundreds_apart_are_not_lost(mechanism, true):
+    assert composed_epsilon([(mechanism, 1)], delta=1e-6) == pytest.approx(true, rel=1e-3)
+    assert composed_delta([(mechanism, 3)], epsilon=10 * true) <= 1e-6

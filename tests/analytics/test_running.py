@@ -104,3 +104,10 @@ def test_the_digest_tells_queries_apart():
 def test_an_unknown_option_is_refused_and_the_known_ones_are_named():
     with pytest.raises(DomainError, match="unknown option 'most_rows'; the options are clients"):
         analytics.count(most_rows=2, **TERMS)
+
+
+def test_an_answer_states_how_many_took_part_so_sizes_are_accounted_as_public():
+    poisson = analytics.count(clients=20, population=100, sampling="poisson", epsilon=2, delta=1e-4)
+    assert poisson.plan.public_sizes
+    with pytest.raises(DomainError, match="hides how many take part"):
+        analytics.count(clients=20, population=100, sampling="self", epsilon=2, delta=1e-4)

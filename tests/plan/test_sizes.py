@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import skellam as sk
+from skellam.accounting import DistributedDiscreteGaussian, epsilon
 from skellam.errors import DomainError, InfeasibleError
 from skellam.plan import Plan, sizes
 
@@ -236,3 +237,39 @@ def test_a_scale_given_by_the_user_that_cannot_run_is_refused():
         plan(scale=1e9, bits=32).with_noise(1.0)
     with pytest.raises(InfeasibleError, match="can be shared"):
         plan(scale=0.5, rounding="unbiased", population=10**6).with_noise(1.0)
+
+
+@pytest.mark.parametrize("share", [0.04, 0.1, 0.2])
+def test_discrete_gaussian_shares_are_accounted_for_the_smallest_group(share):
+    plan = sk.Plan(
+        dimension=1,
+        clip=100.0,
+        l1=100,
+        coordinate_bound=100,
+        rounding="integer",
+        bits=24,
+        cohort=10,
+        population=25,
+        rounds=3,
+        sampling="cyclic",
+        noise="distributed-discrete-gaussian",
+        colluding=share,
+    ).calibrated(epsilon=2.0, delta=1e-5)
+    claimed = plan.privacy(audience="server").epsilon
+    for size in (8, 9):
+        noise = plan.spec(cohort=size).noise
+        honest = noise.shares - plan.tolerance.colluders(size)
+        left = DistributedDiscreteGaussian(noise.sigma, honest, 100.0, 100.0, 1)
+        assert epsilon(left, delta=1e-5) <= claimed
+
+
+def test_weights_of_sizes_are_given_that_a_round_ran():
+    """Half of these rounds are skipped, and only the others are spent."""
+
+    def made(min_cohort):
+        asked = plan(cohort=1000, population=10**6, dropout=0.1, bits=20, min_cohort=min_cohort)
+        return asked.with_noise(3.0, delta=2e-3)
+
+    half, nearly_all = made(1000), made(800)
+    assert sum(weight for weight, _ in sizes.run_rates(half)) == pytest.approx(1)
+    assert half.privacy(rounds=10).epsilon >= nearly_all.privacy(rounds=10).epsilon

@@ -74,8 +74,9 @@ class LossLaw:
         below = np.zeros(len(self.losses))
         total = 0.0
         for i in range(len(gaps) - 1, -1, -1):
-            total = (total + self.masses[i + 1]) * math.exp(-gaps[i])
-            below[i] = total * math.expm1(min(gaps[i], 700.0))
+            above = total + self.masses[i + 1]
+            below[i] = above * -math.expm1(-gaps[i])
+            total = above * math.exp(-gaps[i])
         return np.cumsum(below[::-1])[::-1] * (1 + 1e-11)
 
     def epsilon(self, delta: float) -> float:

@@ -338,7 +338,9 @@ def _interpolated(losses: Masses, profile: Masses, epsilon: float) -> float:
     """Return the profile at ``epsilon``: linear in e^epsilon, and 1 at epsilon = -infinity."""
     if epsilon <= losses[0]:
         return 1 - math.exp(epsilon - losses[0]) * (1 - float(profile[0]))
-    i = min(int(np.searchsorted(losses, epsilon, side="right")), len(losses) - 1)
+    if epsilon >= losses[-1]:
+        return float(profile[-1])
+    i = int(np.searchsorted(losses, epsilon, side="right"))
     gap = losses[i] - losses[i - 1]
     share = min(1.0, math.expm1(epsilon - losses[i - 1]) / math.expm1(gap))
     return float(profile[i - 1] + share * (profile[i] - profile[i - 1])) * (1 + 1e-12)

@@ -109,6 +109,12 @@ def planned(statistic: Statistic[AnswerT], **options: Unpack[PlanOptions]) -> Qu
         known = ", ".join(PlanOptions.__annotations__)
         raise DomainError(f"got the unknown option {min(unknown)!r}; the options are {known}")
     bounds = statistic.bounds
+    sampling = Sampling(options.get("sampling", Sampling.ALL))
+    if sampling is Sampling.SELF:
+        raise DomainError(
+            'sampling="self" hides how many take part, which an answer needs; take "poisson", '
+            '"fixed", "cyclic" or "all"'
+        )
     asked = Plan(
         dimension=bounds.dimension,
         clip=bounds.l2,
@@ -118,7 +124,8 @@ def planned(statistic: Statistic[AnswerT], **options: Unpack[PlanOptions]) -> Qu
         cohort=options["clients"],
         rounds=options.get("rounds", 1),
         population=options.get("population"),
-        sampling=Sampling(options.get("sampling", Sampling.ALL)),
+        sampling=sampling,
+        public_sizes=sampling is Sampling.POISSON,  # answers state how many took part
         bits=options.get("bits", 32),
         dropout=options.get("dropout", 0.0),
         colluding=options.get("colluding", 0.0),

@@ -15,6 +15,9 @@ from skellam.errors import DomainError, LedgerError
 from skellam.federated.sampling import Population
 from skellam.plan import CalibratedPlan, Guarantees, Sampling
 
+_RUN_BYTES = 16
+"""Length of the part of a key that names the run."""
+
 
 class Spender(Protocol):
     """Accounts for releases before they are made, and knows what they cost."""
@@ -27,8 +30,11 @@ class Spender(Protocol):
     def head(self) -> Head | None:
         """The last line of the ledger, if there is one."""
 
-    def spend(self, number: int) -> None:
-        """Write the release of round ``number`` down, or raise `BudgetError`."""
+    def spend(self, number: int, participations: int | None = None) -> None:
+        """Write the release of round ``number`` down, or raise `BudgetError`.
+
+        With it ``participations`` is the number of releases that one client's data is in, at most.
+        """
 
     def guarantees(self) -> Guarantees | None:
         """Return what holds for all releases so far, if anything does."""
@@ -41,7 +47,7 @@ class NoSpending:
     spends = 0
     head = None
 
-    def spend(self, number: int) -> None:
+    def spend(self, number: int, participations: int | None = None) -> None:
         """Do nothing."""
 
     def guarantees(self) -> None:
@@ -71,26 +77,30 @@ class LedgerSpender:
         """The last line of the ledger."""
         return self._ledger.head
 
-    def spend(self, number: int) -> None:
+    def spend(self, number: int, participations: int | None = None) -> None:
         """Write the release of round ``number`` down, or raise `BudgetError`.
 
-        Where nothing about cohorts is secret, a client's data enters one round of a cycle and at
-        most as many as the plan allows, which the loop holds: a cycle is spent once.
+        Where nothing about cohorts is secret, what counts is how often one client's data was in a
+        release, at most: the ledger has as many spends of this run as ``participations``.
         """
-        plan = self._population.plan
-        if plan.sampling in {Sampling.CYCLIC, Sampling.ALL}:
-            number //= plan.groups
-        key = sha256(b"skellam/1/run" + self._run + number.to_bytes(8, "big")).digest()
-        if plan.sampling in {Sampling.CYCLIC, Sampling.ALL} and number >= plan.participations:
+        if participations is None or not _are_open(self._population.plan):
+            self._spend(number)
             return
-        if plan.sampling is Sampling.CYCLIC and self._ledger.account.find(key) is not None:
-            return
+        for earlier in range(participations):
+            if self._ledger.account.find(self._key(earlier)) is None:
+                self._spend(earlier)
+
+    def _spend(self, number: int) -> None:
         self._ledger.spend(
             self._mechanism,
-            key=key,
+            key=self._key(number),
             replayable=self._replayable,
             note=self._population.statement,
         )
+
+    def _key(self, number: int) -> bytes:
+        run = sha256(b"skellam/2/run" + self._run).digest()[:_RUN_BYTES]
+        return run + number.to_bytes(8, "big")
 
     def guarantees(self) -> Guarantees | None:
         """Return what holds for all releases so far; nothing where the noise replays."""
@@ -106,8 +116,11 @@ def guarantees(account: LedgerAccount, plan: CalibratedPlan, population: str) ->
     spends = account.rounds.get(plan.mechanism, 0)
     if not spends or any(spend.replayable for spend in account.spends):
         return None
-    cycles = plan.groups if plan.sampling is Sampling.CYCLIC else 1
-    stated = plan.guarantees(rounds=spends * cycles, delta=account.budget.delta)
+    cycles, delta = plan.groups if plan.sampling is Sampling.CYCLIC else 1, account.budget.delta
+    rounds, possible = spends * cycles, _participations(account, plan)
+    stated = plan.guarantees(rounds=rounds, delta=delta)
+    server = plan.privacy(audience="server", rounds=rounds, participations=possible, delta=delta)
+    stated = stated._replace(server=server)
     others = len(account.rounds) > 1
     epsilons = [account.epsilon(), stated.server.epsilon, stated.server_mean.epsilon]
     if others:
@@ -120,6 +133,24 @@ def guarantees(account: LedgerAccount, plan: CalibratedPlan, population: str) ->
             for found, epsilon in zip(stated, epsilons, strict=True)
         )
     )
+
+
+def _participations(account: LedgerAccount, plan: CalibratedPlan) -> int:
+    """Return how often one client's data can be in the releases of ``account`` by this plan.
+
+    Every run of it allows the plan's number; keys begin with their run.
+    """
+    spends = [spend for spend in account.spends if spend.mechanism == plan.mechanism]
+    total = sum(spend.rounds for spend in spends)
+    if _are_open(plan):
+        return total
+    runs = len({(spend.key or b"")[:_RUN_BYTES] for spend in spends})
+    return min(total, runs * plan.participations)
+
+
+def _are_open(plan: CalibratedPlan) -> bool:
+    """Return whether the guarantee rests on no secret about who takes part."""
+    return plan.sampling in {Sampling.CYCLIC, Sampling.ALL}
 
 
 def open_ledger(

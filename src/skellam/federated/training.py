@@ -121,7 +121,7 @@ def train(
 def _require_release(records: Sequence[Record], spender: Spender, stop: Stop) -> None:
     if any(record.skipped is None for record in records):
         return
-    cost = f"{spender.spends} releases are in the ledger" if spender.spends else "nothing was spent"
+    cost = f"{spender.spends} spends are in the ledger" if spender.spends else "nothing was spent"
     if stop is Stop.BUDGET:
         raise BudgetError(f"the budget allows no release, so nothing was trained; {cost}")
     raise TrainingError(
@@ -263,7 +263,8 @@ class _Rounds:
 
         def spend() -> None:
             self._keep_participations(round_.number, clients)
-            self._spender.spend(round_.number)
+            times = None if self._counts is None else int(self._counts.max())
+            self._spender.spend(round_.number, times)
 
         try:
             require_cohort(plan, round_)

@@ -93,16 +93,17 @@ def _discrete_gaussian_shares(
 ) -> accounting.NoiseMechanism:
     """Return the sum of discrete Gaussian shares, whose law depends a little on their number.
 
-    Where cohorts are secret it is taken for one discrete Gaussian, from which the sum of any number
+    Where sizes are secret, or colluders know a part that depends on them, it is taken for one
+    discrete Gaussian of the variance that is left in every cohort, from which the sum of any number
     of shares is at most tau away in log-probability (Kairouz, Liu, Steinke 2021, theorem 1).
+    Otherwise the largest cohort has the thinnest shares.
     """
     l2, l1, dimension = bound.l2, bound.l1, bound.dimension
     total = sizes.total_variance(plan, variance)
-    if not plan.sampling.secret:
+    if not plan.sampling.secret and not plan.colluding:
         shares = plan.tolerance.survivors(plan.cohort)
-        honest = shares - plan.tolerance.colluders(plan.cohort)
         return accounting.DistributedDiscreteGaussian(
-            math.sqrt(total / shares), honest, l2, l1, dimension
+            math.sqrt(total / shares), shares, l2, l1, dimension
         )
     shares = plan.tolerance.survivors(sizes.max_planned(plan, _RARE_SIZE))
     tau = accounting.sum_distance(math.sqrt(total / shares), shares)

@@ -236,23 +236,47 @@ def _stop_chance(plan: Plan) -> float:
 def run_rates(plan: CalibratedPlan) -> tuple[tuple[float, float], ...]:
     """Return weights and rates of the Poisson samples that a round that ran is a mixture of.
 
-    The weights sum to 1, but for rounds that a client decides (`deciding_chance`).
+    The weights sum to 1; that a client decides whether it runs is charged by `deciding_chance`.
     """
-    dropout = plan.dropout / 2 if plan.expected_dropout is None else plan.expected_dropout
     return _run_rates(
-        plan.population_size, plan.selection_rate, plan.min_cohort, plan.tolerance, dropout
+        plan.population_size, plan.selection_rate, plan.min_cohort, plan.tolerance, _dropout(plan)
     )
 
 
+def _dropout(plan: Plan) -> float:
+    """Return the largest chance that a client really drops out."""
+    return plan.dropout / 2 if plan.expected_dropout is None else plan.expected_dropout
+
+
+@lru_cache(maxsize=256)
+def run_chance(
+    population: int, rate: float, min_cohort: int, tolerance: Tolerance, dropout: float
+) -> float:
+    """Return a lower bound on the chance that a round runs, whoever of the others drops out."""
+    from scipy.special import bdtr
+
+    sizes, chances = _likely_sizes(population - 1, rate)
+    a, b = tolerance.dropout.numerator, tolerance.dropout.denominator
+    runs = np.where(sizes >= min_cohort, bdtr(sizes * a // b, sizes, dropout), 0.0)
+    return float(chances @ runs) * (1 - 1e-9)
+
+
 def deciding_chance(plan: Plan, min_cohort: int) -> float:
-    """Return the chance, a round, that a client is invited and decides that the round runs."""
+    """Return the chance that a client was invited and decided that a round ran, given that it did.
+
+    Who takes part, and so which rounds run, is the same with a client's data and with zeros.
+    """
     from scipy.stats import binom
 
     if not plan.sampling.secret or plan.public_sizes:
         return 0.0
     others = binom.pmf(min_cohort - 1, plan.population_size - 1, plan.selection_rate)
     # Sizes beyond those that `run_rates` looks at are charged here too.
-    return plan.selection_rate * float(others) * (1 + 1e-9) + _UNLIKELY
+    decides = plan.selection_rate * float(others) * (1 + 1e-9) + _UNLIKELY
+    runs = run_chance(
+        plan.population_size, plan.selection_rate, min_cohort, plan.tolerance, _dropout(plan)
+    )
+    return min(1.0, decides / runs) if runs > 0 else 1.0
 
 
 @lru_cache(maxsize=256)
@@ -273,8 +297,13 @@ def _run_rates(
     )
     step = ratio > 1
     rates = rate * ratio / (rate * ratio + 1 - rate) * (1 + 1e-9)
-    usual = (float(chances[~step].sum()), rate)
-    return (usual, *_binned(chances[step], np.minimum(1.0, rates[step])))
+    given_run = chances[step] / run_chance(population, rate, min_cohort, tolerance, dropout)
+    stepped, left = list[tuple[float, float]](), 1.0
+    for weight, highest in _binned(given_run, np.minimum(1.0, rates[step])):
+        # Bounds on weights may add up to more than 1: the highest rates come first.
+        stepped.append((min(weight, left), highest))
+        left -= stepped[-1][0]
+    return ((left, rate), *stepped)
 
 
 def _binned(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from skellam.accounting import (
     DiscreteLaplace,
     Gaussian,
+    Laplace,
     Sampled,
     SampledKnownSize,
     SampledWithoutReplacement,
@@ -253,3 +254,8 @@ def test_equal_spends_take_the_same_time_after_many_others(folder):
         assert sorted(took[-101:])[50] <= 0.002
         assert sorted(took[-101:])[50] <= 3 * sorted(took[100:201])[50] + 1e-4
     assert cpu_seconds(lambda: Ledger.verify(folder / "ledger")) <= 3000 * 0.3e-3
+
+
+def test_a_release_with_two_far_losses_needs_no_endless_grid():
+    total = Composition().plus(Laplace(scale=1.0, l1=200.0), 1).plus(Gaussian(5.0, 1.0), 1)
+    assert 200 <= total.epsilon(1e-6) <= 202

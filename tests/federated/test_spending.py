@@ -1,0 +1,103 @@
+"""The ledger holds as many spends as there are releases with one client's data in them, at most."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import skellam as sk
+from oracles.tiny_task import plan, task
+from skellam import federated as fl
+from skellam.accounting import epsilon
+from skellam.accounting.ledger import Ledger
+
+CLIENTS = tuple(f"c{n:02d}" for n in range(12))
+
+
+class CountedTask:
+    """Counts each client's updates; is killed after ``releases`` releases, where that is given."""
+
+    name, training, dimension, fixed = "counted", "none", 15, ""
+    clients = dict.fromkeys(CLIENTS)
+
+    def __init__(self, releases=None):
+        self.counts, self._left = Counter(), releases
+
+    def initial(self, *, entropy):
+        return np.zeros(15, dtype=np.float32)
+
+    def worker(self):
+        return self
+
+    def rehearse(self, model, *, entropy):
+        pass
+
+    def update(self, model, client, number, *, entropy):
+        self.counts[client] += 1
+        return np.full(15, 0.01, dtype=np.float32)
+
+    def measure(self, model):
+        if self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                raise KeyboardInterrupt
+        return {}, {}
+
+    def observe(self, record):
+        pass
+
+    def torch_model(self, model):
+        return None
+
+
+def run(counted, made, folder, **options):
+    options = {"aggregate": fl.unmasked(), **options}
+    return fl.train(counted, made, entropy=sk.SystemEntropy(), folder=folder, **options)
+
+
+def test_rounds_that_were_skipped_leave_later_ones_to_be_spent(tmp_path):
+    made = plan(sampling="all", population=None, cohort=12, rounds=6, participations=3)
+    counted, few = CountedTask(), range(8)
+    skipping = fl.unmasked(dropout={0: few, 1: few, 2: few})
+    history = run(counted, made, tmp_path, aggregate=skipping)
+    spent = Ledger.verify(tmp_path / "ledger")
+    assert [record.skipped is None for record in history.records] == [False] * 3 + [True] * 3
+    assert set(counted.counts.values()) == {3}
+    true = epsilon(made.server_mechanism, rounds=3, delta=1e-3)
+    assert spent.epsilon() == true
+    assert {found.epsilon for found in history.guarantees} == {true}
+
+
+def test_a_cyclic_round_that_was_killed_after_its_release_is_spent_twice(tmp_path):
+    made = plan(sampling="cyclic", cohort=6, rounds=8)
+    counts = Counter()
+    for attempt in range(4):
+        killed = CountedTask(releases=1)
+        with pytest.raises(KeyboardInterrupt):
+            run(killed, made, tmp_path, resume=attempt > 0)
+        counts.update(killed.counts)
+    spent = Ledger.verify(tmp_path / "ledger")
+    assert max(counts.values()) == len(spent.spends) > 1
+    assert spent.epsilon() == epsilon(made.server_mechanism, rounds=len(spent.spends), delta=1e-3)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        plan(sampling="all", population=None, cohort=12, rounds=6, participations=3),
+        plan(sampling="poisson", rounds=3),
+    ],
+    ids=["all", "poisson"],
+)
+def test_two_runs_from_one_ledger_allow_a_client_twice_as_many_rounds(tmp_path, made):
+    with Ledger.create(tmp_path / "ledger", epsilon=1000.0, delta=1e-3) as ledger:
+        one = run(CountedTask(), made, tmp_path / "one", ledger=ledger).guarantees
+        two = run(CountedTask(), made, tmp_path / "two", ledger=ledger).guarantees
+    assert one.server.epsilon == epsilon(made.server_mechanism, rounds=3, delta=1e-3)
+    assert two.server.epsilon == epsilon(made.server_mechanism, rounds=6, delta=1e-3)
+
+
+def test_the_example_task_is_spent_like_any_other(tmp_path):
+    made = plan(sampling="cyclic", cohort=6, rounds=4)
+    fl.train(task(), made, aggregate=fl.unmasked(), entropy=sk.SystemEntropy(), folder=tmp_path)
+    assert len(Ledger.verify(tmp_path / "ledger").spends) == 2
