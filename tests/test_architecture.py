@@ -35,7 +35,7 @@ def test_the_contract_catches_a_package_that_imports_upwards(tmp_path):
     for name in ("noise", "accounting"):
         (package / name).mkdir(parents=True)
         (package / name / "__init__.py").touch()
-    for name in ("__init__", "entropy", "_kernels", "vectors", "cohorts", "_checks"):
+    for name in ("__init__", "entropy", "_kernels", "vectors", "cohorts", "bands", "_checks"):
         (package / f"{name}.py").touch()
     (package / "errors.py").write_text("import skellam.noise\n")
     outcome = lint(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import struct
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from hashlib import sha256
 from typing import Annotated, Final, Literal, TypeAlias, cast
 
 from skellam import _checks
+from skellam.bands import MAX_BAND, require_band, squared_sensitivity
 from skellam.errors import DomainError, KindError, MessageError, ProtocolError, ShapeError
 from skellam.protocol import wire
 from skellam.protocol.wire import MAX_LENGTH, MAX_PARTICIPANTS, Digest, Many, Uint
@@ -17,8 +17,6 @@ from skellam.vectors import Residues
 
 PROTOCOL_VERSION: Final = 1
 MAX_ROUNDS: Final = 1 << 20
-MAX_BAND: Final = 1 << 12
-MAX_COEFFICIENT: Final = (1 << 16) - 1
 NoiseBy: TypeAlias = Literal["both", "helper"]
 _NOISE_BY: Final[tuple[NoiseBy, ...]] = ("both", "helper")
 _LABEL: Final = b"skellam/twoserver/"
@@ -144,15 +142,14 @@ class RunConstants:
 
     @property
     def sensitivity(self) -> float:
-        """A bound on the norm of all that one client can change in the opened sums.
-
-        Participations ``q = ceil(len(band) / separation)`` apart in order do not overlap in the
-        band. Each of these at most ``q`` classes, of ``k_i`` participations, shifts the outputs by
-        at most ``sqrt(k_i) ||c|| R``; the sum of these is at most ``sqrt(q k) ||c|| R``.
-        """
-        overlap = min(-(-len(self.band) // self.separation), self.participations)
-        columns = math.hypot(*self.band) * math.sqrt(overlap * self.participations)
-        return self.norm_bound * columns
+        """The norm of all that one client can change in the opened sums, at most."""
+        squared = squared_sensitivity(
+            self.band,
+            participations=self.participations,
+            separation=self.separation,
+            rounds=self.rounds,
+        )
+        return self.norm_bound * math.sqrt(squared)
 
     @property
     def noise_multiplier(self) -> float:
@@ -160,25 +157,6 @@ class RunConstants:
         if self.sensitivity == 0:
             return math.inf
         return math.sqrt(self.variance) / self.sensitivity
-
-
-def require_band(band: tuple[int, ...]) -> tuple[int, ...]:
-    """Return ``band`` if ``c_0 > c_1 >= ... >= 0`` without a common factor.
-
-    ``c_0 > c_1`` keeps the inverse stable (Eneström, Kakeya): the estimates' errors do not grow.
-    """
-    if not isinstance(band, tuple) or not 1 <= len(band) <= MAX_BAND:
-        raise ShapeError(f"band must be a tuple of 1 to {MAX_BAND} integers, got {band!r}")
-    for c in band:
-        _checks.integer("a coefficient of the band", c, 0, MAX_COEFFICIENT)
-    pairs = list(itertools.pairwise(band))
-    if any(left < right for left, right in pairs) or (pairs and band[0] == band[1]):
-        raise DomainError(f"band must have c_0 > c_1 >= c_2 >= ... >= 0, got {band}")
-    if math.gcd(*band) != 1:
-        raise DomainError(
-            f"band must have no common factor, got {band}; divide it by {math.gcd(*band)}"
-        )
-    return band
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from typing import Annotated, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from skellam.bands import MAX_BAND
 from skellam.protocol.identity import Identity, Roster
 from skellam.protocol.wire import (
     MAX_LENGTH,
@@ -49,7 +50,7 @@ from skellam.protocol.wire import (
     split_signature,
 )
 from skellam.twoserver.chain import ChainHead, Links
-from skellam.twoserver.constants import MAX_BAND, RunConstants, digest, number
+from skellam.twoserver.constants import RunConstants, digest, number
 from skellam.twoserver.keys import PUBLIC_BYTES, SEAL_BYTES, ServerSecrets, require_signature
 
 SEED_BYTES: Final = 32

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skellam.bands import MAX_BAND
 from skellam.entropy import SeededEntropy, derive_key
 from skellam.errors import DomainError, MessageError, ShapeError
 from skellam.noise import SkellamSampler
 from skellam.protocol.masks import add_masks
 from skellam.protocol.wire import MAX_LENGTH, Blob, Many, Nested
-from skellam.twoserver.constants import MAX_BAND, RunConstants, digest, number
+from skellam.twoserver.constants import RunConstants, digest, number
 from skellam.twoserver.messages import RoundNumber
 from skellam.vectors import pack_residues, residue_dtype, unpack_residues
 
