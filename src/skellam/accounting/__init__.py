@@ -30,6 +30,7 @@ from skellam.accounting.guarantee import (
     Audience,
     Guarantee,
     Unit,
+    against_either_server,
     against_public,
     against_server,
 )
@@ -37,6 +38,7 @@ from skellam.accounting.interop import from_distribution, from_event, to_distrib
 from skellam.accounting.laws import MAX_VARIANCE
 from skellam.accounting.mechanisms import (
     Adjacency,
+    BandedSkellam,
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -46,12 +48,14 @@ from skellam.accounting.mechanisms import (
     Laplace,
     Mechanism,
     NoiseMechanism,
+    RoundedBandedSkellam,
     RoundedSkellam,
     Sampled,
     SampledKnownSize,
     SampledWithoutReplacement,
     Skellam,
     noise_of,
+    one_participation,
     replace_one,
 )
 from skellam.accounting.pld import Pld
@@ -65,6 +69,7 @@ __all__ = [
     "PAPER_ORDERS",
     "Adjacency",
     "Audience",
+    "BandedSkellam",
     "Binomial",
     "Calibrated",
     "Curve",
@@ -82,6 +87,7 @@ __all__ = [
     "Pld",
     "RdpCurve",
     "Release",
+    "RoundedBandedSkellam",
     "RoundedSkellam",
     "Sampled",
     "SampledKnownSize",
@@ -89,6 +95,7 @@ __all__ = [
     "Skellam",
     "Slack",
     "Unit",
+    "against_either_server",
     "against_public",
     "against_server",
     "calibrate",
@@ -108,6 +115,7 @@ __all__ = [
     "kappa",
     "noise_multiplier",
     "noise_of",
+    "one_participation",
     "rdp_bound",
     "rdp_bound_scaled",
     "rdp_exact",

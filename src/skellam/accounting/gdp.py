@@ -72,6 +72,7 @@ most B (2 p(reach) + 2 (B - 1) p(0) S(reach)) of any E[phi V]; that is added.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, assert_never
 
@@ -91,6 +92,8 @@ from skellam.accounting.laws import (
 )
 from skellam.accounting.mechanisms import (
     Adjacency,
+    Banded,
+    BandedSkellam,
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -100,6 +103,7 @@ from skellam.accounting.mechanisms import (
     Laplace,
     Mechanism,
     NoiseMechanism,
+    RoundedBandedSkellam,
     RoundedSkellam,
     Skellam,
     checked_noise,
@@ -149,7 +153,7 @@ def certificate_of_law(
     norm = _checks.positive("l2", l2)
     d = _checks.integer("dimension", dimension, 1)
     last = last_threshold(law, tail)
-    beyond = 2 * _survival(law, last - max(1, math.floor(norm)))
+    beyond = 2 * survival(law, last - max(1, math.floor(norm)))
     rare = min(1.0, max(1, min(d, norm**2)) * beyond)
     return GdpCertificate(norm * eta_of_law(law, tail=tail), rare)
 
@@ -175,7 +179,7 @@ def _central_gap(law: Law) -> float:
     return float(2 * math.sqrt(2) * erfinv(p) if p < 0.5 else -2 * ndtri_exp(law.log_survival[1]))
 
 
-def _survival(law: Law, k: int) -> float:
+def survival(law: Law, k: int) -> float:
     """Bound P(X >= k + shift) from above, for any integer k."""
     return math.exp(law.log_survival[k]) * (1 + 1e-9) if k >= 0 else 1.0
 
@@ -192,7 +196,7 @@ def kappa(
         raise DomainError(f"tail must lie strictly between 0 and 1/2, got {tail!r}")
     if _checks.integer("block", block, 1) == 1:
         return _kappa_of_coordinate(variance, tail)
-    return kappa_of_block(variance, tail, block, _required_bound(block, coordinate_bound))
+    return kappa_of_block(variance, tail, block, required_bound(block, coordinate_bound))
 
 
 def certificate_of_rounding(
@@ -217,13 +221,13 @@ def certificate_of_rounding(
         _check_chain(variance, max_shift, tail)
         eta, rare = norm * scale, _rare_coordinates(variance, tail, norm, dimension, max_shift)
     else:
-        spread = math.sqrt(block) * _required_bound(block, coordinate_bound)
+        spread = math.sqrt(block) * required_bound(block, coordinate_bound)
         eta = math.hypot(norm, spread) * scale
-        rare = -(-dimension // block) * 2 * _power(tail, scale * spread)
+        rare = -(-dimension // block) * 2 * power_bound(tail, scale * spread)
     return GdpCertificate(eta, min(1.0, 2 * rare if replaced else rare))
 
 
-def _power(size: float, eta: float) -> float:
+def power_bound(size: float, eta: float) -> float:
     """Bound the power of a test of this size under eta-GDP.
 
     An end of a block has probability ``tail`` under the law that it is the end of; this bounds its
@@ -249,7 +253,8 @@ def _rare_coordinates(
     return 2 * rare * (1 + 1e-9)
 
 
-def _required_bound(block: int, coordinate_bound: float | None) -> float:
+def required_bound(block: int, coordinate_bound: float | None) -> float:
+    """Return ``coordinate_bound``, or raise: blocks need one."""
     if coordinate_bound is None:
         raise DomainError(f"block={block} needs coordinate_bound, the bound on every coordinate")
     return _checks.positive("coordinate_bound", coordinate_bound)
@@ -282,18 +287,25 @@ def _kappa_of_coordinate(variance: float, tail: float) -> float:
 @lru_cache(maxsize=1024)
 def kappa_of_block(variance: float, tail: float, block: int, coordinate_bound: float) -> float:
     """Return kappa_B for blocks of coordinates of at most ``coordinate_bound``."""
-    law, end = skellam_law(variance), min(coordinate_bound, 0.5)
-    worst = steepest(law, tail, block, (0.0, min(end, _FIRST_CELL)))
+    law = skellam_law(variance)
+    worst = max_over_cells(lambda cell: steepest(law, tail, block, cell), coordinate_bound)
+    if not 0 < worst < math.inf:
+        raise CertificateError(f"no bound on rounding was found at variance {variance:g}")
+    return worst
+
+
+def max_over_cells(slope: Callable[[tuple[float, float]], float], coordinate_bound: float) -> float:
+    """Return the largest ``slope`` over cells that cover all fractions up to one half."""
+    end = min(coordinate_bound, 0.5)
+    worst = slope((0.0, min(end, _FIRST_CELL)))
     cells = [(_FIRST_CELL, end)] if end > _FIRST_CELL else []
     while cells:
         low, high = cells.pop()
-        found = steepest(law, tail, block, (low, high))
+        found = slope((low, high))
         if found > 1.0001 * worst and high > 1.2 * low:
             cells += [(low, math.sqrt(low * high)), (math.sqrt(low * high), high)]
         else:
             worst = max(worst, found)
-    if not 0 < worst < math.inf:
-        raise CertificateError(f"no bound on rounding was found at variance {variance:g}")
     return worst
 
 
@@ -311,9 +323,14 @@ def steepest(
     spacing = step * math.sqrt((masses * values**2).sum())
     grid, zero = _split(values / spacing, masses)
     lost = 2 * block * (p[-2] + (block - 1) * p[0] * math.exp(law.log_survival[reach - 1]))
-    upper = _steepest_above(grid, zero, block, tail, lost / spacing)
-    lower = _steepest_above(grid[::-1], grid.size - 1 - zero, block, tail, lost / spacing)
-    return max(upper, lower) * spacing / math.sqrt(block) * (1 + FLOAT_SAFETY)
+    return slope_of_scores(grid, zero, block, tail, lost / spacing) * spacing
+
+
+def slope_of_scores(log_grid: Table, zero: int, block: int, tail: float, lost: float) -> float:
+    """Return K over sqrt(block) for one coordinate's scores, whose masses are on a grid."""
+    upper = _steepest_above(log_grid, zero, block, tail, lost)
+    lower = _steepest_above(log_grid[::-1], log_grid.size - 1 - zero, block, tail, lost)
+    return max(upper, lower) / math.sqrt(block) * (1 + FLOAT_SAFETY)
 
 
 def _split(values: Table, masses: Table) -> tuple[Table, int]:
@@ -372,6 +389,10 @@ def gdp_certificate(noise: NoiseMechanism) -> GdpCertificate:
             )
         case Skellam() | DiscreteGaussian() | DistributedDiscreteGaussian():
             return certificate_of_law(law_of_noise(noise), l2=noise.l2, dimension=noise.dimension)
+        case BandedSkellam() | RoundedBandedSkellam():
+            from skellam.accounting import correlated  # which is built on the certificates above
+
+            return correlated.certificate(noise)
         case Binomial():
             law = law_of_noise(noise)
             return certificate_of_law(law, l2=noise.l2, dimension=noise.dimension, tail=noise.tail)
@@ -434,6 +455,10 @@ def outside_by_distance(mechanism: Mechanism) -> Slack:
     """Return a release's own rare events, and what its sampler costs by its total variation."""
     noise = noise_of(mechanism)
     own = Slack(rare=noise.rare, distance=noise.sampler_distance + noise.distance)
+    if isinstance(noise, Banded):
+        from skellam.accounting import correlated
+
+        return own * correlated.touched_rounds(noise)
     return sum(map(outside_by_distance, noise.parts), own) if isinstance(noise, Joint) else own
 
 
@@ -450,7 +475,7 @@ def _outside_by_atoms(noise: NoiseMechanism) -> Slack:
     if isinstance(noise, Joint):
         own = Slack(rare=noise.rare, distance=noise.sampler_distance + noise.distance)
         return sum(map(_outside_by_atoms, noise.parts), own)
-    if isinstance(noise, Gaussian | DiscreteLaplace | Laplace) or not noise.atom_error:
+    if isinstance(noise, Gaussian | DiscreteLaplace | Laplace | Banded) or not noise.atom_error:
         return outside_by_distance(noise)
     bound = noise.coordinate_bound if isinstance(noise, RoundedSkellam) else None
     try:

@@ -16,12 +16,16 @@ from skellam import _checks
 from skellam.accounting.accountants import Method, epsilon
 from skellam.accounting.mechanisms import (
     Adjacency,
+    Banded,
     Mechanism,
+    RoundedBandedSkellam,
     Sampled,
     SampledKnownSize,
     SampledWithoutReplacement,
     noise_of,
+    separation_of,
 )
+from skellam.errors import DomainError, KindError
 
 ZERO_OUT = (
     "neighbours differ in one user's vector (zeroed out or replaced), not in its noise share",
@@ -94,6 +98,7 @@ def against_public(
     method: Method = "best",
 ) -> Guarantee:
     """Return the guarantee against whoever sees the releases and not who took part."""
+    _require_uncorrelated(mechanism)
     return Guarantee(
         epsilon(mechanism, rounds=rounds, delta=delta, method=method),
         delta,
@@ -119,6 +124,7 @@ def against_server(
     With ``participation_probability`` (self-sampling) ``participations`` counts the rounds that a
     user was invited to.
     """
+    _require_uncorrelated(mechanism)
     n, noise = _checks.integer("participations", participations, 1), noise_of(mechanism)
     seen = noise if participation_probability is None else Sampled(noise, participation_probability)
     return Guarantee(
@@ -130,6 +136,56 @@ def against_server(
         _accountant(method),
         (*ZERO_OUT, _own_rounds(n, participation_probability)),
     )
+
+
+def against_either_server(
+    mechanism: Banded,
+    *,
+    delta: float,
+    audience: Audience = Audience.SERVER,
+    unit: Unit = Unit.USER,
+    method: Method = "best",
+) -> Guarantee:
+    """Return the guarantee of a run of correlated rounds against either of its two servers.
+
+    It holds against everybody else too: nobody has to be kept from knowing who took part.
+    """
+    if not isinstance(mechanism, Banded):
+        raise KindError(
+            f"mechanism must be BandedSkellam or RoundedBandedSkellam, got {mechanism!r}; "
+            "against_server takes all others"
+        )
+    return Guarantee(
+        epsilon(mechanism, delta=delta, method=method),
+        delta,
+        unit,
+        mechanism.adjacency,
+        audience,
+        _accountant(method),
+        (*ZERO_OUT, *_correlated(mechanism)),
+    )
+
+
+def _correlated(mechanism: Banded) -> tuple[str, ...]:
+    apart = f", any two at least {separation_of(mechanism)} apart"
+    many = mechanism.participations > 1
+    lines = (
+        _own_rounds(mechanism.participations, None) + (apart if many else ""),
+        "the two servers do not collude, and the other one draws its noise as agreed",
+        "vectors and participants depend on earlier rounds through what was opened alone",
+        "nothing else that depends on private data is shown, or ends the run",
+    )
+    if isinstance(mechanism, RoundedBandedSkellam):
+        return (*lines, "the coins of rounding are secret and decide nothing else")
+    return lines
+
+
+def _require_uncorrelated(mechanism: Mechanism) -> None:
+    if isinstance(noise_of(mechanism), Banded):
+        raise DomainError(
+            "correlated rounds have one guarantee, for all rounds and participations together; "
+            "call against_either_server"
+        )
 
 
 def _hidden(mechanism: Mechanism) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
-from skellam import _checks
+from skellam import _checks, bands
 from skellam._checks import assign as _set
 from skellam.errors import DomainError, KindError
 
@@ -99,19 +99,66 @@ class RoundedSkellam(_Noise):
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
         _set(self, variance=_checks.positive("variance", self.variance))
-        _set(self, l2=_checks.positive("l2", self.l2))
-        _set(self, dimension=_checks.integer("dimension", self.dimension, 1))
-        _set(self, block=_checks.integer("block", self.block, 1, self.dimension))
-        if not 0 < _checks.number("tail", self.tail) < 0.5:
-            raise DomainError(f"tail must lie strictly between 0 and 1/2, got {self.tail!r}")
-        if self.coordinate_bound is not None:
-            _set(self, coordinate_bound=_checks.positive("coordinate_bound", self.coordinate_bound))
-            _check_reachable(
-                "coordinate_bound * sqrt(dimension)", self.l2, self.coordinate_bound, self.dimension
-            )
-        elif self.block > 1:
+        _check_rounding(self)
+
+
+@dataclass(frozen=True, slots=True)
+class BandedSkellam(_Noise):
+    """A user's part in a run of correlated rounds (Result C): integer vectors of norm ``l2``.
+
+    Round t opens ``sum_j band[j] X_{t-j}`` plus Skellam noise of ``variance`` per coordinate, fresh
+    in every round, where X_t is the sum of that round's vectors. The user takes part in at most
+    ``participations`` rounds, any two at least ``separation`` apart in round numbers (as long as
+    the band, unless given), with vectors that may depend on all that was opened before.
+    ``run_rounds`` is the number of rounds that the run can open at most, if there is a limit.
+
+    It is ONE release for all of these rounds, against whoever knows who took part. What is common
+    to all noise (``sampler_distance``, ``rare``, ``distance``) is stated for one opened round.
+    """
+
+    variance: float
+    l2: float
+    band: tuple[int, ...]
+    participations: int = 1
+    separation: int | None = None
+    dimension: int = 1
+    run_rounds: int | None = None
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _check_run(self)
+        _set(self, l2=_integer_norm("l2", self.l2))
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedBandedSkellam(_Noise):
+    """The same for REAL vectors of norm ``l2`` after unbiased stochastic rounding.
+
+    The coins of rounding are secret and decide nothing else, later vectors least of all.
+    ``separation`` must be as long as the band. ``tail``, ``block`` and ``coordinate_bound`` are
+    those of `RoundedSkellam`.
+    """
+
+    variance: float
+    l2: float
+    band: tuple[int, ...]
+    dimension: int
+    tail: float
+    participations: int = 1
+    separation: int | None = None
+    block: int = 1
+    coordinate_bound: float | None = None
+    run_rounds: int | None = None
+
+    def __post_init__(self) -> None:
+        _Noise.__post_init__(self)
+        _check_run(self)
+        _check_rounding(self)
+        if separation_of(self) < len(self.band):
             raise DomainError(
-                "blocks need coordinate_bound, the bound on every coordinate; or take block=1"
+                f"separation must be at least {len(self.band)}, as long as the band, where vectors "
+                f"are rounded at random, got {self.separation}; take a shorter band, or round "
+                "within a norm bound (BandedSkellam)"
             )
 
 
@@ -218,6 +265,8 @@ NoiseMechanism: TypeAlias = (
     Gaussian
     | Skellam
     | RoundedSkellam
+    | BandedSkellam
+    | RoundedBandedSkellam
     | DiscreteGaussian
     | DistributedDiscreteGaussian
     | Binomial
@@ -225,7 +274,9 @@ NoiseMechanism: TypeAlias = (
     | Laplace
     | Joint
 )
+Banded: TypeAlias = BandedSkellam | RoundedBandedSkellam
 _NoiseT = TypeVar("_NoiseT", bound=_Noise)
+BandedT = TypeVar("BandedT", BandedSkellam, RoundedBandedSkellam)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +293,7 @@ class Sampled:
         mixture = tuple((_checks.between("weight", w, 0, 1), float(r)) for w, r in self.mixture)
         if not all(0 < r <= rate for _, r in mixture) or not sum(w for w, _ in mixture) <= 1 + 1e-9:
             raise DomainError("mixture must hold weights that sum to 1 and rates of at most rate")
-        _set(self, mechanism=checked_noise(self.mechanism), rate=rate, mixture=mixture)
+        _set(self, mechanism=_sampleable(self.mechanism), rate=rate, mixture=mixture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +310,7 @@ class SampledWithoutReplacement:
     def __post_init__(self) -> None:
         population = _checks.integer("population", self.population, 1, _MAX_POPULATION)
         cohort = _checks.integer("cohort", self.cohort, 1, population)
-        _set(self, mechanism=checked_noise(self.mechanism), cohort=cohort, population=population)
+        _set(self, mechanism=_sampleable(self.mechanism), cohort=cohort, population=population)
 
     @property
     def rate(self) -> float:
@@ -281,7 +332,7 @@ class SampledKnownSize:
     def __post_init__(self) -> None:
         population = _checks.integer("population", self.population, 1, _MAX_POPULATION)
         rate = _checks.rate("rate", self.rate)
-        _set(self, mechanism=checked_noise(self.mechanism), rate=rate, population=population)
+        _set(self, mechanism=_sampleable(self.mechanism), rate=rate, population=population)
 
 
 _MAX_POPULATION = 10**12
@@ -340,9 +391,55 @@ def replace_one(noise: _NoiseT) -> _NoiseT:
     return replace(noise, adjacency=Adjacency.REPLACE_ONE, **doubled)
 
 
+def separation_of(noise: Banded) -> int:
+    """Return how far apart a user's rounds are, at least."""
+    return len(noise.band) if noise.separation is None else noise.separation
+
+
+def one_participation(noise: BandedT) -> BandedT:
+    """Return what one participation in the run costs; any number of them compose as releases do.
+
+    So a ledger can spend each when it happens: a run that ends early has cost the participations
+    so far, and one that goes on goes on spending, whatever ``run_rounds`` was.
+    """
+    if separation_of(noise) < len(noise.band):
+        raise DomainError(
+            f"participations {separation_of(noise)} rounds apart overlap in a band of "
+            f"{len(noise.band)} and have no price each; spend the run as a whole"
+        )
+    return replace(noise, participations=1, run_rounds=None)
+
+
 def _sensitivities(noise: _Noise) -> dict[str, float]:
     values = {name: getattr(noise, name, None) for name in ("l1", "l2", "coordinate_bound")}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _check_run(noise: Banded) -> None:
+    """Check what all runs of correlated rounds have in common."""
+    _set(noise, variance=_checks.positive("variance", noise.variance))
+    _set(noise, band=bands.require_band(tuple(noise.band)))
+    for name in ("participations", "dimension"):
+        _set(noise, **{name: _checks.integer(name, getattr(noise, name), 1)})
+    for name in ("separation", "run_rounds"):
+        if (value := getattr(noise, name)) is not None:
+            _set(noise, **{name: _checks.integer(name, value, 1)})
+
+
+def _check_rounding(noise: RoundedSkellam | RoundedBandedSkellam) -> None:
+    _set(noise, l2=_checks.positive("l2", noise.l2))
+    _set(noise, dimension=_checks.integer("dimension", noise.dimension, 1))
+    _set(noise, block=_checks.integer("block", noise.block, 1, noise.dimension))
+    if not 0 < _checks.number("tail", noise.tail) < 0.5:
+        raise DomainError(f"tail must lie strictly between 0 and 1/2, got {noise.tail!r}")
+    if noise.coordinate_bound is not None:
+        bound = _checks.positive("coordinate_bound", noise.coordinate_bound)
+        _set(noise, coordinate_bound=bound)
+        _check_reachable("coordinate_bound * sqrt(dimension)", noise.l2, bound, noise.dimension)
+    elif noise.block > 1:
+        raise DomainError(
+            "blocks need coordinate_bound, the bound on every coordinate; or take block=1"
+        )
 
 
 def _check_integer_vector(
@@ -387,3 +484,14 @@ def checked_noise(value: NoiseMechanism) -> NoiseMechanism:
             f"got {type(value).__name__}"
         )
     return value
+
+
+def _sampleable(value: NoiseMechanism) -> NoiseMechanism:
+    noise = checked_noise(value)
+    parts = noise.parts if isinstance(noise, Joint) else (noise,)
+    if any(isinstance(part, Banded) for part in parts):
+        raise DomainError(
+            "correlated rounds are not amplified by sampling: their cohorts are no secret; "
+            "account the run as it is"
+        )
+    return noise

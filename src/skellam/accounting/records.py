@@ -7,6 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from skellam.accounting.mechanisms import (
+    Banded,
+    BandedSkellam,
     Binomial,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -16,6 +18,7 @@ from skellam.accounting.mechanisms import (
     Laplace,
     Mechanism,
     NoiseMechanism,
+    RoundedBandedSkellam,
     RoundedSkellam,
     Sampled,
     SampledKnownSize,
@@ -29,6 +32,8 @@ _NOISES: dict[str, type[NoiseMechanism]] = {
     "gaussian": Gaussian,
     "skellam": Skellam,
     "rounded-skellam": RoundedSkellam,
+    "banded-skellam": BandedSkellam,
+    "rounded-banded-skellam": RoundedBandedSkellam,
     "discrete-gaussian": DiscreteGaussian,
     "distributed-discrete-gaussian": DistributedDiscreteGaussian,
     "binomial": Binomial,
@@ -58,6 +63,8 @@ def to_record(mechanism: Mechanism) -> dict[str, Any]:
             for name in _SINCE_0_2:
                 if not values[name]:  # so that all else reads as it did in version 0.1
                     del values[name]
+            if isinstance(noise, Banded):
+                values["band"] = list(noise.band)
             if isinstance(noise, Joint):
                 values["parts"] = [to_record(part) for part in noise.parts]
             return {"mechanism": _NAMES[type(noise)], **values, "adjacency": str(noise.adjacency)}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from skellam import _checks
-from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit, against_server
+from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit
 from skellam.accounting.ledger.composition import (
     Admission,
     Budget,
@@ -174,12 +174,7 @@ class Account:
             if any(rate_of(mechanism) < 1 for mechanism in self.rounds):
                 raise LedgerError("a filter of sampled mechanisms says nothing against the server")
             return self.epsilon()
-        match [*rounds.items()]:
-            case [(noise, number)]:
-                delta = self.budget.delta
-                return against_server(noise, participations=number, delta=delta).epsilon
-            case _:
-                return epsilon_of(rounds, self.budget.delta)
+        return epsilon_of(rounds, self.budget.delta)
 
     def _require_secret_noise(self) -> None:
         for number, spend in enumerate(self.spends, start=2):
