@@ -79,15 +79,15 @@ def bits_for(bound: float) -> int:
     return math.ceil(bound).bit_length() + 1
 
 
-def reach(variance: float) -> float:
-    """Return a magnitude that Skellam noise exceeds with a chance of at most `WRAP`.
+def reach(variance: float, chance: float = WRAP) -> float:
+    """Return a magnitude that Skellam noise exceeds with at most this ``chance``.
 
     Chernoff: log P(X >= k) <= hypot(k, v) - v - k asinh(k / v). Discrete Gaussian noise of the same
     variance reaches no further: its moment generating function is at most the Gaussian one.
     """
     if variance == 0:
         return 0.0
-    wanted = math.log(WRAP / 2)
+    wanted = math.log(chance / 2)
     low, high = 0.0, 1.0
     while _log_chernoff(variance, high) > wanted:
         low, high = high, 2 * high
