@@ -1,4 +1,4 @@
-"""Draw the paper's figures: ``python -m experiments [name ...] [--full] [--out out/figures]``."""
+"""Draw all figures: ``python -m experiments [name ...] [--full] [--out out/figures]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import typer
 from experiments.figure import make
 from rich.console import Console
 
-from experiments import composition, learning, mean_estimation, real_queries, scalar_queries
+from experiments import (
+    composition,
+    learning,
+    mean_estimation,
+    one_epsilon,
+    real_queries,
+    scalar_queries,
+)
 
 FIGURES = {
     figure.name: figure
@@ -18,6 +25,7 @@ FIGURES = {
         scalar_queries.FIGURE,
         real_queries.FIGURE,
         mean_estimation.FIGURE,
+        one_epsilon.FIGURE,
         *learning.FIGURES,
     )
 }

@@ -6,7 +6,7 @@ import pytest
 from experiments.figure import make, read
 from PIL import Image
 
-from experiments import composition, mean_estimation, real_queries, scalar_queries
+from experiments import composition, mean_estimation, one_epsilon, real_queries, scalar_queries
 
 EMNIST = "EMNIST: d = 2^20, n = 100 of 3400, 1500 releases"
 SIMPLE = "d = 256, n = 10000, one release"
@@ -87,3 +87,13 @@ def test_measured_means_come_near_to_the_central_gaussian():
     spec = smaller(mean_estimation.FIGURE, panels={panel: setting}, epsilons=[4.0], repeats=20)
     found = values(mean_estimation.points(spec), panel, 4.0)
     assert 0.8 < found["Skellam (here), b = 14"] / found["central Gaussian"] < 1.25
+
+
+def test_correlated_noise_grows_far_more_slowly_than_independent_noise():
+    found = list(one_epsilon.points(one_epsilon.FIGURE.quick))
+    for panel, least in [("plain averaging", 1.75), ("momentum 0.9", 2.2)]:
+        first, last = (values(found, panel, t) for t in (1, 50))
+        assert first[one_epsilon.CORRELATED_TWICE] > first[one_epsilon.INDEPENDENT]
+        gain = last[one_epsilon.INDEPENDENT] / last[one_epsilon.CORRELATED_TWICE]
+        assert gain > least
+        assert last[one_epsilon.INDEPENDENT_TWICE] / last[one_epsilon.CORRELATED] > 1.99 * gain
