@@ -139,3 +139,18 @@ def test_a_key_that_is_none_is_refused_in_words(ledger, key):
     assert shown.exit_code == 1
     assert "--key must be 64" in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+def test_a_fleet_is_accounted_for_before_there_is_a_model():
+    fleet = ["--users=100000", "--cohort=1000", "--rounds=2000"]
+    shown = run("account", *fleet, "--epsilon=5", "--json")
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(shown.stdout)
+    z = found["noise_multiplier"]
+    expected = accounting.noise_multiplier(epsilon=5, delta=100_000**-1.1, rate=0.01, rounds=2000)
+    assert z == pytest.approx(expected, rel=1e-2)
+    assert found["guarantees"]["public"]["epsilon"] <= 5
+    assert found["guarantees"]["server"]["epsilon"] > 5
+    again = run("account", *fleet, f"--noise-multiplier={z}", "--json")
+    back = json.loads(again.stdout)["guarantees"]["public"]["epsilon"]
+    assert back == pytest.approx(found["guarantees"]["public"]["epsilon"], rel=1e-3)

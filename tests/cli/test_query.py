@@ -37,7 +37,7 @@ def test_an_answer_has_an_interval_around_the_truth(file, job, options, truth):
     """Intervals of 1 - 1e-9 each: a false alarm in 10^8 runs."""
     shown = run(job, file, *TARGETS, *options, "--confidence=0.999999999", "--json")
     assert shown.exit_code == 0, shown.output
-    record = json.loads(shown.output)
+    record = json.loads(shown.stdout)
     for line, value in zip(record["answer"], truth, strict=True):
         assert line["low"] <= value <= line["high"]
     assert record["guarantee"]["epsilon"] <= 4
@@ -81,3 +81,42 @@ def test_a_question_that_lacks_something_is_refused_with_what_it_lacks(file, wor
     shown = run(job, file, *TARGETS, *options)
     assert shown.exit_code == 1
     assert way_out in shown.stderr
+
+
+def test_what_counts_is_named_and_what_does_not_is_told_to_the_operator_alone(tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text("who,hours\n" + "".join(f"u{n // 3},{n % 20}\n" for n in range(3000)))
+    shown = run("count", path, *TARGETS)
+    assert "count of rows; of each 'who' at most 1 row (--max-rows)" in shown.stdout
+    assert "3,000 rows of 1,000 users" in shown.stderr
+    assert "2,000 rows did not count" in shown.stderr
+    assert "2,000" not in shown.stdout
+    clipped = run("mean", path, *TARGETS, "--column=hours", "--low=0", "--high=9", "--max-rows=3")
+    assert "mean of column 'hours'; of each 'who' at most 3 rows" in clipped.stdout
+    assert "1,500 values were moved" in clipped.stderr
+    assert "did not count" not in clipped.stderr
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
+    path = tmp_path / "excel.csv"
+    path.write_text("who,hours\nann,1\nbob,2\n", encoding="utf-8-sig")
+    assert run("count", path, *TARGETS).exit_code == 0
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_wrong_column_is_named_beside_those_that_there_are(tmp_path, ending):
+    import pandas as pd
+
+    frame = pd.DataFrame({"who": ["ann"], "hours": [1]})
+    path = tmp_path / f"hours.{ending}"
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    shown = run("count", path, "--user=owner", "--epsilon=4", "--delta=1e-6")
+    assert shown.exit_code == 1
+    assert "has no column 'owner', only who, hours" in shown.stderr
+
+
+@pytest.mark.parametrize("job", ["sum", "mean", "histogram", "quantiles", "frequencies"])
+def test_no_column_is_guessed(file, job):
+    shown = run(job, file, *TARGETS)
+    assert shown.exit_code == 1
+    assert f"give --column, the column that the {job} is of" in " ".join(shown.stderr.split())

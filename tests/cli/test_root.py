@@ -1,9 +1,11 @@
 import subprocess
 import sys
+import time
 
 import pytest
 from typer.testing import CliRunner
 
+import skellam
 from skellam.cli import app
 
 VERBS = ["plan", "account", "query", "train", "report", "verify", "audit", "cite"]
@@ -44,3 +46,43 @@ def test_an_error_is_one_line_and_a_trace_only_when_asked_for(tmp_path):
 
 def test_wrong_usage_exits_with_two():
     assert CliRunner().invoke(app, ["plan", "--dimension", "3"]).exit_code == 2
+
+
+def test_the_version_is_the_packages():
+    shown = CliRunner().invoke(app, ["--version"])
+    assert shown.exit_code == 0
+    assert shown.output == f"skellam {skellam.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("skellam ", {*VERBS, "keys", "ledger"}), ("skellam ledger ", {"new"})],
+)
+def test_the_shell_completes_verbs(typed, completed):
+    environment = {
+        "_SKELLAM_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split())),
+    }
+    shown = CliRunner().invoke(app, [], env=environment, prog_name="skellam")
+    assert set(shown.output.split()) == completed
+
+
+def test_the_shell_completes_options():
+    environment = {
+        "_SKELLAM_COMPLETE": "complete_bash",
+        "COMP_WORDS": "skellam train --simulate",
+        "COMP_CWORD": "2",
+    }
+    shown = CliRunner().invoke(app, [], env=environment, prog_name="skellam")
+    assert shown.output.split() == ["--simulate-dropout"]
+
+
+@pytest.mark.parametrize("far", [["--delta=1e-30", "--rounds=10"]])
+def test_targets_far_out_are_answered_or_refused_in_ten_seconds(tmp_path, far):
+    usual = ["--dimension=100", "--clip=1", "--cohort=100", "--population=10000", "--epsilon=1"]
+    start = time.process_time()
+    words = ["plan", *usual, *far, "--out", str(tmp_path / "plan.json")]
+    shown = CliRunner().invoke(app, words)
+    assert time.process_time() - start < 10
+    assert shown.exit_code in {0, 3}, shown.output

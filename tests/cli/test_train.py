@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from skellam import tasks
@@ -80,3 +81,46 @@ def test_an_unknown_task_is_refused_with_the_known_ones(tmp_path):
     shown = run("train", "nothing", "--folder", tmp_path, "--epsilon=1")
     assert shown.exit_code == 1
     assert "digits" in shown.stderr
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plan") / "dig.json"
+    learnt = tasks.digits()
+    tasks.preset("digits").plan(learnt, epsilon=8, rounds=2, cohort=20, bits=12).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "contradiction",
+    ["--epsilon=1", "--bits=4", "--rounds=3", "--cohort=9", "--dropout=0.2", "--noise=gaussian"],
+)
+def test_an_option_that_contradicts_the_plan_is_refused(tmp_path, planned, contradiction):
+    shown = run("train", "digits", "--folder", tmp_path / "run", "--plan", planned, contradiction)
+    assert shown.exit_code == 1
+    assert f"{contradiction.split('=')[0]} " in shown.stderr
+    assert "contradicts" in shown.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_option_that_says_what_the_plan_says_is_fine_and_a_run_goes_on_as_it_began(
+    tmp_path, planned
+):
+    folder = tmp_path / "run"
+    given = ["--plan", planned, "--epsilon=8", "--bits=12", "--engine=unmasked"]
+    shown = run("train", "digits", "--folder", folder, *given)
+    assert shown.exit_code == 0, shown.output
+    resumed = run("train", "digits", "--folder", folder, "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    for words in (["--epsilon=1"], ["--bits=4"], ["--plan", planned], ["--adaptive-clip=0.5"]):
+        refused = run("train", "digits", "--folder", folder, "--resume", *words)
+        assert refused.exit_code == 1
+        assert words[0].split("=")[0] in refused.stderr
+
+
+def test_what_is_simulated_is_tolerated(tmp_path):
+    given = ["--epsilon=8", "--simulate-dropout=0.1", *SMALL]
+    shown = run("train", "digits", "--folder", tmp_path / "run", *given)
+    assert shown.exit_code == 0, shown.output
+    asked = json.loads((tmp_path / "run" / "run.json").read_text())["plan"]["request"]
+    assert asked["dropout"] == 0.3

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from skellam import _checks
 from skellam.accounting.ledger import Ledger
-from skellam.analytics.contribution import Rows
+from skellam.analytics.contribution import Contribution, Rows
 from skellam.analytics.query import Query
 from skellam.codec import Tensors
 from skellam.engines import local, sampling
@@ -27,6 +27,7 @@ def run(
     dropouts: Collection[int] = (),
     ledger: Ledger | None = None,
     key: bytes | None = None,
+    watch: Callable[[Contribution], object] | None = None,
 ) -> AnswerT:
     """Return the answer of ``users``, each of whom holds some rows.
 
@@ -34,7 +35,8 @@ def run(
     cyclic query asks the group of round ``round_`` alone. The release is spent from ``ledger``
     under ``key`` when all messages are in and before they are summed, so that `BudgetError` means
     that nothing was released, and bad rows cost nothing. (A device in the field sends zeros with
-    its noise for bad rows.)
+    its noise for bad rows.) ``watch`` is given what each user adds: how many values were clipped or
+    left out is no public number.
     """
     if not len(users):
         raise ShapeError("users must hold at least one user")
@@ -47,7 +49,10 @@ def run(
     asked = local.Round(round_, query.digest, tuple(members), dropouts)
 
     def update(number: int) -> Tensors:
-        return query.contribution(users[number], entropy=entropy).vector
+        added = query.contribution(users[number], entropy=entropy)
+        if watch is not None:
+            watch(added)
+        return added.vector
 
     def spend() -> None:
         if ledger is not None:

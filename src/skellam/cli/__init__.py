@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from skellam.cli import account, audit, cite, keys, plan, query, report, train, verify
+from skellam import __version__
+from skellam.cli import account, audit, cite, keys, ledger, plan, query, report, train, verify
 from skellam.cli.failures import Verbs
 
 app = typer.Typer(
@@ -25,12 +26,22 @@ app.command("verify")(verify.verify)
 app.command("audit")(audit.audit)
 app.command("cite")(cite.cite)
 app.add_typer(keys.app, name="keys")
+app.add_typer(ledger.app, name="ledger")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"skellam {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def _root(
     *,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the trace of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Federated learning and analytics with privacy and no trusted server.
 
@@ -45,4 +56,4 @@ def _root(
     4  a ledger that was changed, or that backs no guarantee
     5  an audit that refutes the claim
     """
-    _ = verbose
+    _ = verbose, version

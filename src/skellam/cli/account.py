@@ -5,25 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, get_args
 
 import typer
 
-from skellam import accounting
+from skellam import _checks, accounting
 from skellam.accounting.guarantee import Audience, Guarantee, rounded_up
 from skellam.cli.answer import AsJson, answer, table
 from skellam.cli.pictures import draw
 from skellam.errors import CertificateError, DataError, DomainError
-from skellam.plan import CalibratedPlan
+from skellam.plan import CalibratedPlan, Noise, Plan, Sampling
 
 POINTS = 12
 """Rounds at which a curve is evaluated."""
 
 
 def account(
-    path: Annotated[Path, typer.Argument(help="A plan (JSON) or a ledger.")],
+    path: Annotated[
+        Path | None, typer.Argument(help="A plan (JSON) or a ledger; or none, and --users.")
+    ] = None,
     *,
-    delta: Annotated[float | None, typer.Option(help="Instead of the plan's.")] = None,
+    users: Annotated[
+        int | None, typer.Option(help="Without a plan: users that cohorts are drawn from.")
+    ] = None,
+    cohort: Annotated[int | None, typer.Option(help="Expected users in a round.")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds in all.")] = 1,
+    epsilon: Annotated[
+        float | None, typer.Option(help="A target; the noise that meets it is found.")
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Deviation of the noise over the clip; epsilon is found.")
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Instead of the plan's; without a plan users^-1.1 unless given."),
+    ] = None,
     participations: Annotated[
         int | None, typer.Option(help="Rounds of one client, as the server counts them.")
     ] = None,
@@ -37,17 +54,63 @@ def account(
     The public sees what is released. The server also sees who took part: sampling hides nobody
     from it, so its epsilon is the larger one. Quote both, with what they assume.
 
+    Before there is a model, name users, cohort and rounds: the noise is then Gaussian, which a
+    plan with enough bits comes close to in any dimension.
+
     \b
+    skellam account --users 100000 --cohort 1000 --rounds 2000 --epsilon 5
+    skellam account --users 100000 --cohort 1000 --rounds 2000 --noise-multiplier 0.7
     skellam account plan.json
     skellam account plan.json --participations 10 --curve epsilon.png
     skellam account run/ledger --json
     """
+    fleet = {
+        "users": users,
+        "cohort": cohort,
+        "rounds": rounds if rounds != 1 else None,
+        "epsilon": epsilon,
+        "noise_multiplier": noise_multiplier,
+    }
+    if path is None:
+        plan = _without_model(fleet, rounds, delta)
+        _plan(plan, None, participations, curve, as_json=as_json)
+        return
+    if given := next((name for name, value in fleet.items() if value is not None), None):
+        option = given.replace("_", "-")
+        raise DomainError(f"--{option} goes without a file, and {path} has its own; leave one out")
     if _is_plan(path):
         _plan(CalibratedPlan.load(path), delta, participations, curve, as_json=as_json)
     elif delta is not None:
         raise DomainError("a ledger is accounted at its budget's delta; leave --delta out")
     else:
         _ledger(path, participations, curve, as_json=as_json)
+
+
+def _without_model(fleet: Mapping[str, Any], rounds: int, delta: float | None) -> CalibratedPlan:
+    """Return the plan of a fleet whose model is not known: one number, and Gaussian noise."""
+    for name in ("users", "cohort"):
+        if fleet[name] is None:
+            raise DomainError(
+                f"give a plan or a ledger, or --users, --cohort and --rounds; --{name} is missing"
+            )
+    users, cohort = fleet["users"], fleet["cohort"]
+    epsilon, multiplier = fleet["epsilon"], fleet["noise_multiplier"]
+    if (epsilon is None) == (multiplier is None):
+        raise DomainError("give --epsilon, or --noise-multiplier, one of the two")
+    _checks.integer("--users", users, 2)
+    chosen = users**-1.1 if delta is None else delta
+    asked = Plan(
+        dimension=1,
+        clip=1.0,
+        cohort=_checks.integer("--cohort", cohort, 1, users),
+        population=users,
+        rounds=rounds,
+        noise=Noise.GAUSSIAN,
+        sampling=Sampling.ALL if cohort == users else Sampling.POISSON,
+    )
+    if multiplier is not None:
+        return asked.with_noise(multiplier, delta=chosen)
+    return asked.calibrated(epsilon=epsilon, delta=chosen)
 
 
 def _is_plan(path: Path) -> bool:
@@ -79,7 +142,8 @@ def _plan(
     )
     if curve is not None:
         _draw(curve, _rounds(plan.rounds), lambda n: _plan_epsilons(plan, n, public.delta))
-    _show(methods, shown, as_json)
+    multiplier = f"noise multiplier {plan.noise_multiplier:.4g} (deviation over clip)"
+    _show(methods, shown, as_json, {"noise_multiplier": plan.noise_multiplier}, multiplier)
 
 
 def _ledger(path: Path, participations: int | None, curve: Path | None, *, as_json: bool) -> None:
@@ -113,10 +177,15 @@ def by_method(epsilon: Callable[[accounting.Method], float]) -> dict[str, float 
 
 
 def _show(
-    methods: Mapping[str, float | str], guarantees: Mapping[str, Guarantee], as_json: bool
+    methods: Mapping[str, float | str],
+    guarantees: Mapping[str, Guarantee],
+    as_json: bool,
+    more: Mapping[str, float] = MappingProxyType({}),
+    *lines: str,
 ) -> None:
     first = guarantees["public"]
     record: dict[str, Any] = {
+        **more,
         "delta": first.delta,
         "methods": dict(methods),
         "guarantees": {name: guarantee.as_dict() for name, guarantee in guarantees.items()},
@@ -128,6 +197,7 @@ def _show(
     title = f"epsilon against the public at delta {rounded_up(first.delta)}"
     answer(
         record,
+        *lines,
         title,
         table(["method", "epsilon"], rows),
         *(f"\n{guarantee}" for guarantee in guarantees.values()),

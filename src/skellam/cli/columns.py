@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,18 @@ def _columns(path: Path, *names: str) -> list[Iterable[Any]]:
 
 def _csv(path: Path, names: tuple[str, ...]) -> list[Iterable[Any]]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [*csv.DictReader(file, strict=True)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # Excel writes the mark
+            reader = csv.DictReader(file, strict=True)
+            _require(path, reader.fieldnames or (), names)
+            rows = [*reader]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error}; save it as UTF-8") from error
+    except (OSError, csv.Error) as error:
         raise DataError(f"cannot read {path}: {error}") from error
     for number, row in enumerate(rows, start=2):
         if any(row.get(name) is None for name in names):
-            raise DataError(f"{path}, line {number}, has no {' or '.join(names)}")
+            missing = " or ".join(dict.fromkeys(names))
+            raise DataError(f"{path}, line {number}, is too short: it has no {missing}")
     return [[row[name] for row in rows] for name in names]
 
 
@@ -65,7 +70,15 @@ def _parquet(path: Path, names: tuple[str, ...]) -> list[Iterable[Any]]:
     except ImportError as error:
         raise MissingExtraError("Parquet needs pyarrow: pip install 'skellam[data]'") from error
     try:
-        table = parquet.read_table(path, columns=[*names])
+        _require(path, parquet.read_schema(path).names, names)
+        table = parquet.read_table(path, columns=[*dict.fromkeys(names)])
         return [table.column(name).to_pylist() for name in names]
     except (OSError, KeyError, ArrowInvalid) as error:
-        raise DataError(f"cannot read {', '.join(names)} from {path}: {error}") from error
+        raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _require(path: Path, known: Sequence[str], names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in known:
+            columns = ", ".join(known) or "nothing"
+            raise DataError(f"{path} has no column {name!r}, only {columns}")

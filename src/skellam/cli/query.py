@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, assert_never
 
 import typer
 
+from skellam import _checks
 from skellam.cli import columns
 from skellam.cli.answer import AsJson, answer, table
 from skellam.errors import DomainError
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from skellam import analytics as an
 
 
-T = TypeVar("T")
 Line: TypeAlias = tuple[str, float, float, float]
 """What a number is of, the number, and the ends of its interval."""
 
@@ -38,15 +39,19 @@ def query(
     path: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
     *,
     user: Annotated[str, typer.Option(help="The column that says whose a row is.")],
-    column: Annotated[str | None, typer.Option(help="The column that is asked about.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="The column that is asked about; of counts there is none.")
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="What the answer may cost.")],
     delta: Annotated[float, typer.Option(help="Below one over the number of users is usual.")],
-    low: Annotated[float | None, typer.Option(help="Of sums and means: least value.")] = None,
+    low: Annotated[float | None, typer.Option(help="Of sums and means: smallest value.")] = None,
     high: Annotated[float | None, typer.Option(help="Of sums and means: largest value.")] = None,
     edges: Annotated[
         str | None, typer.Option(help="Of histograms and quantiles: edges, as 0,10,20.")
     ] = None,
-    at: Annotated[str, typer.Option(help="Of quantiles: probabilities.")] = "0.5",
+    at: Annotated[
+        str | None, typer.Option(help="Of quantiles: probabilities; 0.5 unless given.")
+    ] = None,
     categories: Annotated[
         str | None, typer.Option(help="Of frequencies: all values there can be, as a,b,c.")
     ] = None,
@@ -54,8 +59,9 @@ def query(
         int, typer.Option(help="Rows of one user that count, in each of its buckets.")
     ] = 1,
     max_buckets: Annotated[
-        int, typer.Option(help="Of histograms and frequencies: buckets of one user that count.")
-    ] = 1,
+        int | None,
+        typer.Option(help="Of histograms and frequencies: buckets of one user that count; 1."),
+    ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     secure: Annotated[
         bool, typer.Option("--secure", help="Run the whole secure-aggregation protocol.")
@@ -69,8 +75,10 @@ def query(
 
     Every user is protected as a whole, with all rows that count. How many users there are counts
     as public; so do the bounds, edges and categories that you name. Do not read them off the data.
+    What did not count is said on the error stream; it is exact, and not for publication.
 
     \b
+    skellam query count hours.csv --user who --max-rows 5 --epsilon 1 --delta 1e-6
     skellam query mean hours.csv --user who --column hours --low 0 --high 24 \\
         --epsilon 1 --delta 1e-6
     skellam query quantiles hours.csv --user who --column hours \\
@@ -83,13 +91,24 @@ def query(
     from skellam.accounting.ledger import Ledger
     from skellam.engines import local
 
+    options = {
+        "column": column,
+        "low": low,
+        "high": high,
+        "edges": edges,
+        "at": at,
+        "categories": categories,
+        "max_buckets": max_buckets,
+    }
+    _require_options(job, options)
+    _checks.open_unit("--confidence", confidence)
+    shares = _shares(at)
     users = columns.by_user(path, user=user, column=column or user)
     targets: an.PlanOptions = {"clients": len(users), "epsilon": epsilon, "delta": delta}
-    options = {"low": low, "high": high, "edges": edges, "categories": categories}
-    asked = _asked(job, targets, options, max_rows=max_rows, max_buckets=max_buckets)
-    shares = _numbers("at", at)
+    asked = _asked(job, targets, options, max_rows=max_rows)
     texts = job in {Job.COUNT, Job.FREQUENCIES}
     held = columns.as_text(users) if texts else columns.as_numbers(users)
+    added: list[an.Contribution] = []
     with ExitStack() as stack:
         opened = None if ledger is None else stack.enter_context(Ledger.open(ledger))
         found: Any = an.run(
@@ -98,69 +117,126 @@ def query(
             entropy=sk.SystemEntropy(),
             aggregate=local.secure if secure else local.unmasked,
             ledger=opened,
+            watch=added.append,
         )
     lines = (
-        _quantiles(found, shares, confidence) if job is Job.QUANTILES else _lines(found, confidence)
+        _quantiles(found, shares, confidence)
+        if job is Job.QUANTILES
+        else _lines(found, confidence, label=str(job))
     )
-    _show(asked, lines, confidence, as_json=as_json)
+    counted = _counted(job, column, user, max_rows, max_buckets or 1)
+    _show(asked, lines, confidence, counted, as_json=as_json)
+    _tell_operator(sum(map(len, held.values())), len(users), added, max_rows)
+
+
+_USED = {
+    Job.COUNT: (),
+    Job.SUM: ("column", "low", "high"),
+    Job.MEAN: ("column", "low", "high"),
+    Job.HISTOGRAM: ("column", "edges", "max_buckets"),
+    Job.QUANTILES: ("column", "edges", "at"),
+    Job.FREQUENCIES: ("column", "categories", "max_buckets"),
+}
+"""The options of each job."""
+_OPTIONAL = {"at", "max_buckets"}
+
+
+def _require_options(job: Job, options: dict[str, Any]) -> None:
+    """Raise unless ``options`` are those of ``job``: none is ignored, and none is guessed."""
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if value is not None and name not in _USED[job]:
+            raise DomainError(f"{option} says nothing about a {job}; leave it out")
+        if value is None and name in _USED[job] and name not in _OPTIONAL:
+            raise DomainError(_missing(job, option))
+
+
+def _missing(job: Job, option: str) -> str:
+    if option == "--column":
+        return f"give --column, the column that the {job} is of"
+    return f"give {option}; it is public, so do not read it off the data"
+
+
+def _counted(job: Job, column: str | None, user: str, max_rows: int, max_buckets: int) -> str:
+    """Return in words what counts of a user."""
+    what = "rows" if job is Job.COUNT else f"column {column!r}"
+    many = "1 row" if max_rows == 1 else f"{max_rows} rows"
+    buckets = job in {Job.HISTOGRAM, Job.FREQUENCIES}
+    where = f" in each of at most {max_buckets} of its buckets" if buckets else ""
+    return f"{job} of {what}; of each {user!r} at most {many}{where} (--max-rows)"
+
+
+def _tell_operator(rows: int, users: int, added: Sequence[an.Contribution], max_rows: int) -> None:
+    """Say what did not count, to whoever holds the file: the numbers are exact."""
+    left_out = sum(each.left_out for each in added)
+    clipped = sum(each.clipped for each in added)
+    parts = [f"{rows:,} rows of {users:,} users"]
+    if left_out:
+        hint = f", for more than --max-rows {max_rows} of one user, or of unnamed categories"
+        parts.append(f"{left_out:,} rows did not count{hint}")
+    if clipped:
+        parts.append(f"{clipped:,} values were moved to the nearest bound")
+    typer.echo(f"the file (not private, keep it): {'; '.join(parts)}", err=True)
 
 
 def _asked(
-    job: Job, targets: an.PlanOptions, options: dict[str, Any], *, max_rows: int, max_buckets: int
+    job: Job, targets: an.PlanOptions, options: dict[str, Any], *, max_rows: int
 ) -> an.Query[Any]:
     from skellam import analytics as an
 
+    max_buckets = options["max_buckets"] or 1
     match job:
         case Job.COUNT:
             return an.count(max_rows=max_rows, **targets)
         case Job.SUM:
-            low, high = (_given(name, options[name]) for name in ("low", "high"))
-            return an.sum(low, high, max_rows=max_rows, **targets)
+            return an.sum(options["low"], options["high"], max_rows=max_rows, **targets)
         case Job.MEAN:
-            low, high = (_given(name, options[name]) for name in ("low", "high"))
-            return an.mean(low, high, max_rows=max_rows, **targets)
+            return an.mean(options["low"], options["high"], max_rows=max_rows, **targets)
         case Job.HISTOGRAM:
             edges = _numbers("edges", options["edges"])
             return an.histogram(edges, max_buckets=max_buckets, max_rows=max_rows, **targets)
         case Job.QUANTILES:
             return an.cdf(_numbers("edges", options["edges"]), max_rows=max_rows, **targets)
         case Job.FREQUENCIES:
-            domain = _given("categories", options["categories"]).split(",")
+            domain = options["categories"].split(",")
             return an.frequencies(domain, max_buckets=max_buckets, max_rows=max_rows, **targets)
         case _ as never:
             assert_never(never)
 
 
-def _given(name: str, value: T | None) -> T:
-    if value is None:
-        raise DomainError(f"give --{name}; it is public, so do not read it off the data")
-    return value
-
-
-def _numbers(name: str, text: str | None) -> list[float]:
+def _numbers(name: str, text: str) -> list[float]:
     try:
-        return [float(part) for part in _given(name, text).split(",")]
+        return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise DomainError(f"--{name} takes numbers with commas between them: {error}") from error
 
 
-def _show(asked: an.Query[Any], lines: list[Line], confidence: float, *, as_json: bool) -> None:
+def _shares(text: str | None) -> list[float]:
+    return [_checks.between("--at", share, 0, 1) for share in _numbers("at", text or "0.5")]
+
+
+def _show(
+    asked: an.Query[Any], lines: list[Line], confidence: float, counted: str, *, as_json: bool
+) -> None:
     guarantee = asked.plan.privacy()
     record = {
+        "counted": counted,
         "confidence": confidence,
         "answer": [dict(zip(("of", "value", "low", "high"), line, strict=True)) for line in lines],
         "guarantee": guarantee.as_dict(),
     }
     cells = [[str(label), *(f"{x:.6g}" for x in numbers)] for label, *numbers in lines]
     headings = ["", "value", f"low ({confidence:.0%})", "high"]
-    answer(record, table(headings, cells), f"\n{guarantee}", as_json=as_json)
+    answer(record, counted, table(headings, cells), f"\n{guarantee}", as_json=as_json)
 
 
-def _lines(found: an.Counts[Any] | an.Estimate | an.MeanEstimate, confidence: float) -> list[Line]:
+def _lines(
+    found: an.Counts[Any] | an.Estimate | an.MeanEstimate, confidence: float, *, label: str
+) -> list[Line]:
     from skellam import analytics as an
 
     if not isinstance(found, an.Counts):
-        return [("answer", found.value, *found.interval(confidence))]
+        return [(label, found.value, *found.interval(confidence))]
     band = found.interval(confidence)
     labels = [_label(label) for label in found.labels]
     return [*zip(labels, found.values.tolist(), band.low.tolist(), band.high.tolist(), strict=True)]

@@ -17,6 +17,7 @@ from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Sampling
 
 if TYPE_CHECKING:
     from skellam import federated as fl
+    from skellam import tasks
 
 
 class Engine(StrEnum):
@@ -45,7 +46,9 @@ def train(
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="A plan instead of a target.")] = None,
     data: Annotated[Path | None, typer.Option(help="The task's data files.")] = None,
-    engine: Annotated[Engine, typer.Option(help="How vectors are summed.")] = Engine.SECURE,
+    engine: Annotated[
+        Engine | None, typer.Option(help="How vectors are summed; secure unless given.")
+    ] = None,
     noise: Annotated[
         Noise | None, typer.Option(help="Which noise, and who adds it; skellam unless given.")
     ] = None,
@@ -72,8 +75,11 @@ def train(
         ),
     ] = None,
     quantile_noise: Annotated[
-        float, typer.Option(help="Deviation of the noise on that share, paid out of epsilon.")
-    ] = 0.05,
+        float | None,
+        typer.Option(
+            help="Deviation of the noise on that share, spent out of epsilon; 0.05 unless given."
+        ),
+    ] = None,
     every: Annotated[int, typer.Option(help="Measure the model every so many rounds.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after a kill.")] = False,
     as_json: AsJson = False,
@@ -88,41 +94,46 @@ def train(
 
     Then look at it with skellam report, and check it with skellam verify.
     """
+    given = {
+        "epsilon": epsilon,
+        "rounds": rounds,
+        "cohort": cohort,
+        "noise": noise,
+        "bits": bits,
+        "sampling": sampling,
+        "dropout": dropout,
+        "quantile_noise": quantile_noise,
+    }
+    if adaptive_clip is None and quantile_noise is not None:
+        raise DomainError("--quantile-noise goes with --adaptive-clip; give both, or none")
+    kept = _kept(folder) if resume else None
+    if resume and plan is not None:
+        raise DomainError(f"--plan is not for --resume: {folder} has the run's plan; leave it out")
+    planned = None if plan is None else CalibratedPlan.load(plan)
+    if kept is not None:
+        _require_same(given, kept.plan, folder)
+        _require_same_clip(adaptive_clip, kept)
+    elif planned is not None:
+        _require_same(given, planned, plan)
+    else:
+        _target(epsilon)
+
     import skellam as sk
     from skellam import federated as fl
     from skellam import tasks
 
     preset = tasks.preset(task)
     learnt = preset.task(data)
-    if resume:
-        from skellam import report
-
-        header = report.read(folder).header
-        chosen, clip = header.plan, header.clip
+    if kept is not None:
+        chosen, clip, engine = kept.plan, kept.clip, engine or Engine(kept.aggregate)
     else:
-        given = {
-            "epsilon": epsilon,
-            "rounds": rounds,
-            "cohort": cohort,
-            "noise": noise,
-            "bits": bits,
-            "sampling": sampling,
-            "dropout": dropout,
-        }
-        if plan is not None:
-            chosen = _planned(plan, given)
-        else:
-            measured = None if adaptive_clip is None else quantile_noise
-            given |= {"quantile_noise": measured, "dropout": _tolerated(dropout, simulate_dropout)}
-            given.pop("epsilon")
-            changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-            chosen = preset.plan(learnt, epsilon=_target(epsilon), **changes)
+        chosen = planned or _preset_plan(preset, learnt, given, simulate_dropout, adaptive_clip)
         clip = _clip(adaptive_clip, chosen)
     with fl.progress(chosen.rounds, console=_console()) as watch:
         history = fl.train(
             learnt,
             chosen,
-            aggregate=getattr(fl, engine)(dropout=simulate_dropout),
+            aggregate=getattr(fl, engine or Engine.SECURE)(dropout=simulate_dropout),
             entropy=sk.SystemEntropy(),
             clip=clip,
             server=preset.server(),
@@ -134,18 +145,43 @@ def train(
     _show(history, folder, as_json=as_json)
 
 
-def _planned(path: Path, given: dict[str, Any]) -> CalibratedPlan:
-    """Return the plan at ``path``, or raise if an option says something else."""
-    plan = CalibratedPlan.load(path)
-    named = {**given, "epsilon": None}
-    if given["epsilon"] is not None and given["epsilon"] != plan.target_epsilon:
-        named["epsilon"] = given["epsilon"]
-    for name, value in named.items():
-        if value is not None and value != getattr(plan, name, None):
+def _kept(folder: Path) -> fl.Header:
+    from skellam import report
+
+    return report.read(folder).header
+
+
+def _require_same(given: dict[str, Any], plan: CalibratedPlan, where: Path | None) -> None:
+    """Raise if an option says something else than the plan that is used."""
+    for name, value in given.items():
+        planned = plan.target_epsilon if name == "epsilon" else getattr(plan, name)
+        if value is not None and value != planned:
+            option = name.replace("_", "-")
             raise DomainError(
-                f"--{name} {value} contradicts {path}; leave it out, or plan again with it"
+                f"--{option} {value} contradicts {where}, which has {planned}; leave it out, "
+                "or plan again with it"
             )
-    return plan
+
+
+def _require_same_clip(target: float | None, kept: fl.Header) -> None:
+    began = None if kept.clip is None else kept.clip.target
+    if target is not None and target != began:
+        raise DomainError(f"--adaptive-clip {target} contradicts the run, which has {began}")
+
+
+def _preset_plan(
+    preset: tasks.Preset,
+    learnt: fl.Task,
+    given: dict[str, Any],
+    simulated: float,
+    adaptive_clip: float | None,
+) -> CalibratedPlan:
+    changes = {**given, "dropout": _tolerated(given["dropout"], simulated)}
+    if adaptive_clip is not None:
+        changes["quantile_noise"] = given["quantile_noise"] or 0.05
+    epsilon = _target(changes.pop("epsilon"))
+    stated = {name: value for name, value in changes.items() if value is not None}
+    return preset.plan(learnt, epsilon=epsilon, **stated)
 
 
 def _tolerated(dropout: float | None, simulated: float) -> float:
@@ -173,18 +209,22 @@ def _console() -> Any:  # noqa: ANN401  (rich is imported when a run begins)
 
 
 def _show(history: fl.History, folder: Path, *, as_json: bool) -> None:
-    last = history.records[-1]
+    last = next((r for r in reversed(history.records) if r.evaluated), history.records[-1])
+    skipped = sum(record.skipped is not None for record in history.records)
     guarantees = {} if history.guarantees is None else history.guarantees._asdict()
     record = {
         "folder": str(folder),
         "rounds": len(history.records),
         "stop": str(history.stop),
-        "test_accuracy": last.test_accuracy,
+        "skipped": skipped,
+        "test": dict(last.test),
+        "validation": dict(last.validation),
         "guarantees": {name: guarantee.as_dict() for name, guarantee in guarantees.items()},
     }
     rows = [
         ["rounds", f"{len(history.records)} ({history.stop})"],
-        ["test accuracy", "-" if last.test_accuracy is None else f"{last.test_accuracy:.1%}"],
+        *([["rounds that released nothing", str(skipped)]] if skipped else []),
+        *_measured(last),
         *(
             [f"epsilon, {name.replace('_', ', ')}", rounded_up(guarantee.epsilon)]
             for name, guarantee in guarantees.items()
@@ -192,3 +232,13 @@ def _show(history: fl.History, folder: Path, *, as_json: bool) -> None:
     ]
     heading = ["run", str(folder)]
     answer(record, table(heading, rows), f"next: skellam report {folder}", as_json=as_json)
+
+
+def _measured(record: fl.Record) -> list[list[str]]:
+    from skellam.federated.monitoring import measure_text
+
+    return [
+        [f"{split} {name}", measure_text(name, value)]
+        for split, measures in (("test", record.test), ("validation", record.validation))
+        for name, value in sorted(measures.items())
+    ]

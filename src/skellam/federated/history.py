@@ -345,7 +345,12 @@ class Folder:
 
     def prepare(self, *, resume: bool) -> None:
         """Make the folder; one that holds a run already is refused unless the run is to go on."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(
+                f"{self.path} cannot be a run's folder: {error.strerror}; choose another"
+            ) from error
         if self._checkpoint.exists() and not resume:
             raise DomainError(
                 f"{self.path} holds a run; pass resume=True to go on, or choose another folder"

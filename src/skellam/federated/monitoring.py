@@ -26,27 +26,34 @@ def progress(rounds: int, *, console: Console | None = None) -> Iterator[Watch]:
 
     text = TextColumn("{task.fields[speed]}  {task.fields[shown]}{task.fields[skipped]}")
     columns = (TextColumn("round"), MofNCompleteColumn(), BarColumn(bar_width=20), text)
-    with Progress(*columns, console=console) as bar:
-        job = bar.add_task("train", total=rounds, speed="", skipped="", shown="")
+    bar = Progress(*columns, console=console)
+    job = bar.add_task("train", total=rounds, speed="", skipped="", shown="")
+    skipped = 0
 
-        skipped = 0
+    def watch(record: Record) -> None:
+        nonlocal skipped
+        bar.start()
+        skipped += record.skipped is not None
+        bar.update(job, completed=record.round + 1)
+        speed = bar.tasks[0].speed
+        shown = describe(record) or bar.tasks[0].fields["shown"]
+        lost = f", {skipped} rounds skipped" if skipped else ""
+        bar.update(job, skipped=lost, speed=f"{speed:.2g}/s" if speed else "", shown=shown)
 
-        def watch(record: Record) -> None:
-            nonlocal skipped
-            skipped += record.skipped is not None
-            bar.update(job, completed=record.round + 1)
-            speed = bar.tasks[0].speed
-            shown = describe(record) or bar.tasks[0].fields["shown"]
-            lost = f", {skipped} rounds skipped" if skipped else ""
-            bar.update(job, skipped=lost, speed=f"{speed:.2g}/s" if speed else "", shown=shown)
-
+    if bar.console.is_terminal:
+        bar.start()
+    try:
         yield watch
+    finally:
+        bar.live.transient = not bar.tasks[0].completed  # nothing is left of a run that never began
+        if bar.live.is_started:
+            bar.stop()
 
 
 def describe(record: Record) -> str:
     """Return what a record shows, in few words; nothing if it was not measured."""
     measures = record.test or record.validation
-    parts = [_measure(name, measures[name]) for name in sorted(measures)]
+    parts = [f"{name} {measure_text(name, measures[name])}" for name in sorted(measures)]
     if parts and record.epsilon_public is not None:
         parts.append(f"ε {rounded_up(record.epsilon_public)} public")
     if parts and record.epsilon_server is not None:
@@ -54,10 +61,11 @@ def describe(record: Record) -> str:
     return ", ".join(parts)
 
 
-def _measure(name: str, value: float | None) -> str:
+def measure_text(name: str, value: float | None) -> str:
+    """Return a measure as people write it: accuracies in per cent."""
     if value is None:
-        return f"{name} not finite"
-    return f"{name} {value:.1%}" if name == "accuracy" else f"{name} {value:.3g}"
+        return "not finite"
+    return f"{value:.1%}" if name == "accuracy" else f"{value:.3g}"
 
 
 @contextmanager

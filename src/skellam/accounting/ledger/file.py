@@ -368,7 +368,9 @@ def _read_tail(path: Path) -> _Tail:
         raise LedgerError(f"{path} is a directory; pass the path of the ledger in it")
     if not tail.exists():
         if not path.exists():
-            raise LedgerError(f"there is no ledger {path}; Ledger.create makes one")
+            raise LedgerError(
+                f"there is no ledger {path}; make one with Ledger.create or skellam ledger new"
+            )
         if not path.stat().st_size:
             raise LedgerError(f"{path} is empty: its creation was cut off; create it again")
     return _Tail.from_bytes(_read_file(tail), tail)
