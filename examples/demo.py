@@ -51,6 +51,8 @@ def main() -> None:
     console.print(summary(plan, history, baseline, seconds))
     console.print(guaranteed(plan))
     console.print(f"report: {report.write(folder)}")
+    notes = report.write_operator(folder, baseline=baseline)
+    console.print(f"for the operator alone: {notes}")
 
 
 def summary(

@@ -38,9 +38,10 @@ def run(history):
 
 def test_the_page_has_the_numbers_that_training_returned(history):
     text = PageReader(report.write(history.folder).read_text()).text
-    public, mean, _ = history.guarantees
+    public, server, mean = history.guarantees
     assert f"{100 * history.records[-1].test_accuracy:.1f} %" in text
-    for guarantee in (public, mean):
+    assert f"{report.markup.bound(mean.epsilon)} for the mean client, which is no bound" in text
+    for guarantee in (public, server):
         assert report.markup.bound(guarantee.epsilon) in text
         assert all(line in text for line in guarantee.assumptions[:-1])
     assert history.header.population in text
@@ -124,6 +125,41 @@ def test_a_clip_that_adapts_is_drawn_and_repeated(tmp_path):
     assert "The clip" in page.text
     assert f"clip={clip!r}".replace("clip=Adap", "clip=fl.Adap") in page.text
     assert report.markup.number(history.records[-1].clip) in page.text
+
+
+def test_the_number_against_the_server_is_the_bound_for_every_client(history, run):
+    page = PageReader(report.page(run))
+    values = [text for text in page.inside("div") if text.startswith("ε against the server")]
+    expected = report.markup.bound(history.guarantees.server.epsilon)
+    assert values[0].removeprefix("ε against the server").split("for every")[0].strip() == expected
+
+
+def test_the_share_of_clients_that_were_clipped_is_shown_where_it_was_spent_on(tmp_path, run):
+    history = train(tmp_path, clip=fl.AdaptiveClip(clip=0.0625), quantile_noise=0.1)
+    page = PageReader(report.write(tmp_path).read_text())
+    shares = [record.clipped for record in history.records]
+    assert all(share is not None for share in shares)
+    assert "clients that the clip touched" in page.text
+    assert report.markup.percent(min(max(shares[-1], 0), 1)) in page.text
+    assert "the clip touched" not in PageReader(report.page(run)).text
+
+
+def test_measures_of_ones_own_have_cards_charts_and_columns(run):
+    measured = {"loss": 0.5, "mae": 0.25, "r <2>": 0.75}
+    records = tuple(replace(r, test={}, validation=measured) for r in run.records)
+    page = PageReader(report.page(report.Run(run.header, records, run.ledger)))
+    assert "validation mae0.25loss 0.5" in page.text
+    assert "Mae on public data" in page.text
+    assert "R <2> on public data" in page.text
+    assert "validation r <2>" in page.inside("th")
+    assert "accuracy" not in page.text.lower()
+
+
+def test_a_loss_alone_is_a_card_of_its_own(run):
+    records = tuple(replace(r, test={"loss": 0.125}, validation={}) for r in run.records)
+    page = PageReader(report.page(report.Run(run.header, records, run.ledger)))
+    assert "test loss" in page.text
+    assert "0.125" in page.text
 
 
 def test_with_a_seed_no_epsilon_is_shown(tmp_path):

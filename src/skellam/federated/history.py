@@ -1,8 +1,8 @@
 """History of a run: what may be shown of it, and the folder in which it lies.
 
 Shown are released sums, measures on public data, and what they cost. Cohorts, seeds, training
-losses, clip rates, failures and the time that a round took (which tells the size of its cohort) are
-secrets of the operator's and have no field in a `Record`.
+losses, exact clip rates, failures and the time that a round took (which tells the size of its
+cohort) are secrets of the operator's and have no field in a `Record`.
 
 A checkpoint is what a run needs to go on after a kill, in one file that is complete or not there: a
 NumPy archive with one line after it, the format's name and the SHA-256 digest of the archive, so
@@ -163,6 +163,8 @@ class Record:
     bytes_per_client: int | None = None
     clip: float | None = None
     """The clip of this round, if it adapts: it follows from what earlier rounds released."""
+    clipped: float | None = None
+    """Share of clients that the clip touched, with noise, where the plan spends on it."""
 
     @property
     def evaluated(self) -> bool:
@@ -176,6 +178,11 @@ class Record:
             raise DomainError(f"name must begin with test_ or validation_, got {name!r}")
         found: Mapping[str, float | None] = getattr(self, split)
         return found.get(measure)
+
+    @property
+    def measures(self) -> set[str]:
+        """The names of what was measured."""
+        return {*self.test, *self.validation}
 
     @property
     def test_loss(self) -> float | None:
@@ -417,7 +424,10 @@ def read_operator(folder: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     *lines, _torn = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines]
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}; move it away") from error
 
 
 def read_records(path: Path) -> list[Record]:

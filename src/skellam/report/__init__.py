@@ -1,4 +1,4 @@
-"""The page of a run: one file, no network, nothing but what may be shown.
+"""The page of a run: one file, no network, nothing but what may be shown; and the operator's.
 
 >>> from skellam import report
 >>> report.write("runs/digits")                                              # doctest: +SKIP
@@ -7,7 +7,8 @@ PosixPath('runs/digits/report.html')
 
 from __future__ import annotations
 
+from skellam.report.operator import operator_page, write_operator
 from skellam.report.page import page, write
 from skellam.report.run import LedgerSummary, Run, read
 
-__all__ = ["LedgerSummary", "Run", "page", "read", "write"]
+__all__ = ["LedgerSummary", "Run", "operator_page", "page", "read", "write", "write_operator"]

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from skellam.engines import durable
+from skellam.federated.history import Record
 from skellam.report import curves, sections
-from skellam.report.markup import NOTHING, Markup, bound, join, number, percent, tag
+from skellam.report.markup import NOTHING, Markup, bound, join, percent, tag
 from skellam.report.run import Run, read
 
 _ALONE: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -27,11 +28,16 @@ def write(folder: str | PathLike[str], *, ledger: str | PathLike[str] | None = N
 
 def page(run: Run) -> str:
     """Return the page of ``run``, whole: no script, no font, no picture from anywhere else."""
-    body = tag("main", *_body(run))
-    return f"<!doctype html>\n{tag('html', _head(run), tag('body', body), lang='en')}\n"
+    return document(f"{run.header.task} – skellam run", *_body(run))
 
 
-def _head(run: Run) -> Markup:
+def document(title: str, *content: Markup) -> str:
+    """Return a whole document that asks for nothing from anywhere."""
+    body = tag("body", tag("main", *content))
+    return f"<!doctype html>\n{tag('html', _head(title), body, lang='en')}\n"
+
+
+def _head(title: str) -> Markup:
     # A stylesheet is raw text to HTML: it is ours, has no "<", and must not be escaped.
     style = Markup(files("skellam.report").joinpath("style.css").read_text(encoding="utf-8"))
     return tag(
@@ -41,7 +47,7 @@ def _head(run: Run) -> Markup:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("link", rel="icon", href="data:,"),
-        tag("title", f"{run.header.task} – skellam run"),
+        tag("title", title),
         tag("style", style),
     )
 
@@ -81,21 +87,48 @@ def _subtitle(run: Run) -> str:
 
 
 def _numbers(run: Run) -> Iterator[Markup]:
-    last = run.measured[-1] if run.measured else None
-    loss = number(last.test_loss) if last else NOTHING
-    yield _number("test accuracy", percent(last.test_accuracy if last else None), f"loss {loss}")
+    yield from _measures(run)
     found = run.guarantees
     if found is None:
-        yield _number("ε against the public", NOTHING, "no guarantee")
-        yield _number("ε against the server", NOTHING, "no guarantee")
+        yield card("ε against the public", NOTHING, "no guarantee")
+        yield card("ε against the server", NOTHING, "no guarantee")
         return
-    public, mean, worst = found
-    yield _number("ε against the public", bound(public.epsilon), f"δ = {bound(public.delta)}")
-    told = f"mean client; {bound(worst.epsilon)} for a client in every round"
-    yield _number("ε against the server", bound(mean.epsilon), told)
+    public, server, mean = found
+    yield card("ε against the public", bound(public.epsilon), f"δ = {bound(public.delta)}")
+    told = f"for every client; {bound(mean.epsilon)} for the mean client, which is no bound"
+    yield card("ε against the server", bound(server.epsilon), told)
+    clipped = [r.clipped for r in run.records if r.clipped is not None]
+    if clipped:
+        last = min(max(clipped[-1], 0.0), 1.0)
+        yield card("clients that the clip touched", percent(last), "in the last round, with noise")
 
 
-def _number(name: str, value: str, more: str) -> Markup:
+def _measures(run: Run) -> Iterator[Markup]:
+    """Yield a card for each measure; a loss that is not alone is told beside the first one."""
+    if not run.measured:
+        yield card("measured on public data", NOTHING, "nothing yet")
+        return
+    last, names = run.measured[-1], curves.measures(run)
+    split = "test" if last.test else "validation"
+    shown = [name for name in names if name != "loss"] or names
+    for name in shown:
+        others = names if name == shown[0] else [name]
+        yield card(f"{split} {name}", _value(last, split, name), _beside(last, split, name, others))
+
+
+def _beside(last: Record, split: str, name: str, others: list[str]) -> str:
+    parts = [f"loss {_value(last, split, 'loss')}"] if "loss" in others and name != "loss" else []
+    if split == "test" and name in last.validation:
+        parts.append(f"validation {_value(last, 'validation', name)}")
+    return ", ".join(parts)
+
+
+def _value(record: Record, split: str, name: str) -> str:
+    return curves.measure_text(name)(record.measured(f"{split}_{name}"))
+
+
+def card(name: str, value: str, more: str) -> Markup:
+    """Return a number with its name above it."""
     return tag(
         "div",
         tag("p", name, class_="name"),

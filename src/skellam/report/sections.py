@@ -13,26 +13,26 @@ from skellam.report.run import Run
 def all_of(run: Run) -> Iterator[Markup]:
     """Yield the sections that ``run`` has something for."""
     if run.guarantees is not None:
-        yield _section("What is guaranteed, and to whom", *_guarantees(run))
+        yield section("What is guaranteed, and to whom", *_guarantees(run))
     if run.header.aggregate != "non_private":
-        yield _section("What travels", *_travel(run))
-        yield _section("The plan, explained", _explanation(run))
+        yield section("What travels", *_travel(run))
+        yield section("The plan, explained", _explanation(run))
     if run.ledger is not None:
-        yield _section("The ledger", *_ledger(run))
-    yield _section("How to repeat it", *_repeat(run))
+        yield section("The ledger", *_ledger(run))
+    yield section("How to repeat it", *_repeat(run))
 
 
 def warnings(run: Run) -> Iterator[Markup]:
     """Yield, in the reader's face, why the run guarantees nothing, if it does not."""
     if not run.header.private:
-        yield _warning("This run was not private: updates were summed without noise.")
+        yield warning("This run was not private: updates were summed without noise.")
     elif run.header.replayable:
-        yield _warning(
+        yield warning(
             "There is no guarantee: the noise came from a seed, and whoever knows the seed can "
             "take it off again."
         )
     elif run.ledger is None:
-        yield _warning(
+        yield warning(
             "No guarantee is shown: the ledger is kept elsewhere. Pass its path to report.write."
         )
     if run.header.aggregate == "unmasked" and run.header.plan.noise.distributed:
@@ -88,7 +88,7 @@ def _travel(run: Run) -> Iterator[Markup]:
         ("a round, on average", size(sent * plan.invited), f"{plan.invited:,} messages"),
     ]
     if not plan.noise.continuous:
-        yield _table(rows)
+        yield table(rows)
     summed = [r for r in run.records if r.wrap_k is not None]
     if summed:
         yield tag("p", _headroom(summed, plan.signal_multiple))
@@ -108,7 +108,7 @@ def _explanation(run: Run) -> Markup:
     lines = run.header.plan.explain().lines
     if run.guarantees is None:
         lines = tuple(line for line in lines if not line.name.startswith("epsilon"))
-    return _table((line.name, line.value, line.why) for line in lines)
+    return table((line.name, line.value, line.why) for line in lines)
 
 
 def _ledger(run: Run) -> Iterator[Markup]:
@@ -117,7 +117,7 @@ def _ledger(run: Run) -> Iterator[Markup]:
     account = run.ledger.account
     budget = f"at δ = {bound(account.budget.delta)}, fixed before the first release"
     written = "each written down before its release was made"
-    yield _table(
+    yield table(
         [
             ("budget", f"ε = {number(account.budget.epsilon)}", budget),
             ("spends", str(len(account.spends)), written),
@@ -139,7 +139,7 @@ def _repeat(run: Run) -> Iterator[Markup]:
     ]
     if header.clip is not None:
         settings.append(("clip at first", repr(header.clip)))
-    yield _table((name, value, "") for name, value in settings)
+    yield table((name, value, "") for name, value in settings)
     yield tag("p", "Save the plan below as plan.json, then, with the task's data as task:")
     yield tag("pre", _program(run))
     yield tag("details", tag("summary", "plan.json"), tag("pre", header.plan.to_json(), tabindex=0))
@@ -165,11 +165,13 @@ fl.train(
 report.write("again")"""
 
 
-def _section(title: str, *content: Markup) -> Markup:
+def section(title: str, *content: Markup) -> Markup:
+    """Return content under a heading."""
     return tag("section", tag("h2", title), *content)
 
 
-def _warning(text: str) -> Markup:
+def warning(text: str) -> Markup:
+    """Return a sentence that nobody overlooks."""
     return tag("p", tag("strong", text), class_="warning", role="note")
 
 
@@ -177,7 +179,8 @@ def _list(lines: Iterable[str]) -> Markup:
     return tag("ul", *(tag("li", line) for line in lines))
 
 
-def _table(rows: Iterable[tuple[str, str, str]]) -> Markup:
+def table(rows: Iterable[tuple[str, str, str]]) -> Markup:
+    """Return rows of a name, a value, and why it is so."""
     lines = (
         tag("tr", tag("th", name, scope="row"), tag("td", value), tag("td", why, class_="mute"))
         for name, value, why in rows
