@@ -102,6 +102,12 @@ def entries(site):
     }
 
 
+@pytest.mark.parametrize("name", PACKAGES)
+def test_dir_and_tab_completion_show_what_is_public_and_nothing_else(name):
+    package = import_module(name)
+    assert set(dir(package)) - {"__version__"} == set(package.__all__)
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_reference_has_an_entry_for_every_public_name(package, entries):
     assert package in entries

@@ -82,4 +82,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562: packages are loade
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

@@ -10,6 +10,7 @@ from skellam import federated as fl
 from skellam import report
 from skellam.cli import app
 from skellam.errors import DataError, TrainingError
+from skellam.report.operator import operator_page
 
 
 def failing(number):
@@ -79,7 +80,7 @@ def test_a_run_that_failures_stopped_has_its_first_failure_on_the_page(tmp_path)
 def test_text_of_a_failure_is_never_markup_and_damage_is_said(tmp_path, folder):
     run = report.read(folder)
     line = {"round": 0, "invited": 3, "survivors": 2, "failures": 1}
-    page = report.operator_page(run, {0: {**line, "first_failure": "<script>x</script>"}})
+    page = operator_page(run, {0: {**line, "first_failure": "<script>x</script>"}})
     assert not {name for name, _ in PageReader(page).elements} & {"script"}
     for name in ("run.json", "history.jsonl"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())

@@ -125,3 +125,7 @@ __all__ = [
     "to_event",
     "to_record",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,3 +12,7 @@ from skellam.audit.runs import training
 from skellam.audit.verdict import Audit, Verdict
 
 __all__ = ["Audit", "Verdict", "codec", "training"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

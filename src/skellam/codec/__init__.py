@@ -63,3 +63,7 @@ __all__ = [
     "rounded_norm_bound",
     "sensitivity",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from skellam.federated.monitoring import progress
     from skellam.federated.task import (
         ClientRound,
+        GroupWorker,
         Schedule,
         Task,
         Trainable,
@@ -55,6 +56,7 @@ _MODULES = {
     ),
     "task": (
         "ClientRound",
+        "GroupWorker",
         "Schedule",
         "Task",
         "Trainable",
@@ -71,6 +73,7 @@ __all__ = [
     "AdaptiveClip",
     "Aggregation",
     "ClientRound",
+    "GroupWorker",
     "Header",
     "History",
     "Record",

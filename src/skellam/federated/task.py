@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Protocol, TypeAlias, final
+from itertools import islice
+from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -26,12 +27,14 @@ from skellam.federated.aggregation import Vector
 from skellam.federated.batches import MEASURED_AT_ONCE, TrainingBatches, head, one_pass, public
 from skellam.federated.data.examples import as_clients
 from skellam.federated.history import Record
+from skellam.federated.mapped import MappedTraining, agree, can_be_mapped
 
 Measures: TypeAlias = dict[str, float]
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 Metric: TypeAlias = Callable[[Any, Any], Any]
 """From outputs and targets to a number for the batch, or to one value for each thing measured."""
 Batches: TypeAlias = Iterable[Any]
+_REHEARSED_CLIENTS, _REHEARSED_STEPS = 2, 3
 
 
 class Optimizer(Protocol):
@@ -84,6 +87,20 @@ class Worker(Protocol):
 
     def rehearse(self, start: Vector, *, entropy: Entropy) -> None:
         """Train and measure on one batch, and raise whatever is wrong as it is."""
+
+
+@runtime_checkable
+class GroupWorker(Worker, Protocol):
+    """A worker that may train several clients together."""
+
+    @property
+    def at_once(self) -> int:
+        """How many clients it trains together; one, if it cannot."""
+
+    def updates(
+        self, start: Vector, clients: Sequence[str], number: int, *, entropy: Sequence[Entropy]
+    ) -> list[Vector | Exception]:
+        """Return for each client what `update` returns or raises."""
 
 
 class Trainable(Protocol):
@@ -235,6 +252,8 @@ class Task:
     evaluate: Evaluation | None = None
     initializer: Callable[[nn.Module], object] | None = None
     threads: int = 1
+    vmap: bool = True
+    """Train many clients at once by ``torch.func.vmap``, where that gives the same updates."""
     name: str = "task"
 
     def __post_init__(self) -> None:
@@ -311,6 +330,46 @@ class TaskWorker:
         self._schedule = copy.deepcopy(task.schedule)
         self._dtype = next((p.dtype for p in modules.trained(self._model)), torch.float32)
         self._public = [public(held) for held in (task.test, task.validation)]
+        self._mapped: MappedTraining | None = None
+
+    @property
+    def at_once(self) -> int:
+        """How many clients are trained together; one unless the rehearsal found that it can be."""
+        return 1 if self._mapped is None else self._mapped.at_once
+
+    def updates(
+        self, start: Vector, clients: Sequence[str], number: int, *, entropy: Sequence[Entropy]
+    ) -> list[Vector | Exception]:
+        """Return for each client how far its training moves the weights, or what it raised."""
+        with _threads(self._task.threads):
+            held = [
+                self._collected(client, bits) for client, bits in zip(clients, entropy, strict=True)
+            ]
+            found: list[Vector | Exception] = []
+            try:
+                found += self._together(start, [h for h in held if isinstance(h, list)], number)
+            except Exception:  # noqa: BLE001  (one by one shows whose data it was)
+                found += [self._alone(start, h, number) for h in held if isinstance(h, list)]
+            moved = iter(found)
+            return [next(moved) if isinstance(h, list) else h for h in held]
+
+    def _collected(self, client: str, entropy: Entropy) -> list[Any] | Exception:
+        try:
+            with modules.seeded_torch(entropy, self._device):
+                return [*self._batches(client, entropy)]
+        except Exception as error:  # noqa: BLE001  (whatever a client's data raises is its failure)
+            return error
+
+    def _together(self, start: Vector, held: Sequence[list[Any]], number: int) -> list[Vector]:
+        if self._mapped is None:
+            raise DomainError("this module's clients are trained one by one")
+        return self._mapped.updates(start, held, factor=self._factor(number))
+
+    def _alone(self, start: Vector, batches: list[Any], number: int) -> Vector | Exception:
+        try:
+            return self._trained(start, batches, number)
+        except Exception as error:  # noqa: BLE001  (whatever a client's data does to its training)
+            return error
 
     def update(self, start: Vector, client: str, number: int, *, entropy: Entropy) -> Vector:
         """Return how far ``client``'s training in round ``number`` moves the trained weights."""
@@ -343,9 +402,29 @@ class TaskWorker:
                 "one batch of training gives weights that are not finite; lower the learning "
                 "rate, or look at the data"
             )
+        self._mapped = self._mapping(start, entropy)
         modules.load(self._model, start)
         for held in self._public:
             self._measures(held, 1)
+
+    def _mapping(self, start: Vector, entropy: Entropy) -> MappedTraining | None:
+        """Return the training of many clients at once, if two of them move as they do alone."""
+        task = self._task
+        if not task.vmap or task.update or not can_be_mapped(self._model, task.optimizer):
+            return None
+        made = MappedTraining(
+            self._model, loss=task.loss, optimizer=task.optimizer, forward=_forward
+        )
+        few = [*islice(task.clients, _REHEARSED_CLIENTS)]
+        held = [self._collected(client, entropy) for client in few]
+        tried = [batches[:_REHEARSED_STEPS] for batches in held if isinstance(batches, list)]
+        try:
+            with _threads(task.threads):
+                together = made.updates(start, tried, factor=self._factor(0))
+                alone = [self._trained(start, batches, 0) for batches in tried]
+        except Exception:  # noqa: BLE001  (whatever cannot be mapped is trained one by one)
+            return None
+        return made if all(map(agree, together, alone)) else None
 
     def _first_batch(self, entropy: Entropy) -> Any:  # noqa: ANN401
         for client in self._task.clients:
@@ -367,10 +446,12 @@ class TaskWorker:
     def _trained(self, start: Vector, batches: Batches, number: int) -> Vector:
         modules.load(self._model, start)
         self._model.train()
-        factor = 1.0 if self._schedule is None else self._schedule(number)
         train = self._task.update or self._supervised
-        train(self._model, batches, ClientRound(number, factor))
+        train(self._model, batches, ClientRound(number, self._factor(number)))
         return modules.flatten(self._model) - start
+
+    def _factor(self, number: int) -> float:
+        return 1.0 if self._schedule is None else self._schedule(number)
 
     def _supervised(self, model: nn.Module, batches: Batches, round_: ClientRound) -> None:
         optimizer = self._task.optimizer(modules.trained(model))
@@ -414,7 +495,7 @@ class TaskWorker:
         return tensors
 
 
-def _forward(model: nn.Module, examples: Any) -> tuple[Any, Any]:  # noqa: ANN401
+def _forward(model: Callable[..., Any], examples: Any) -> tuple[Any, Any]:  # noqa: ANN401
     """Return outputs and targets; float targets of as many numbers take the outputs' shape."""
     if not (isinstance(examples, tuple) and len(examples) == 2):
         raise DataError(

@@ -43,7 +43,7 @@ from skellam.federated.spending import (
     open_ledger,
     require_same_ledger,
 )
-from skellam.federated.task import Measures, Trainable, Worker
+from skellam.federated.task import GroupWorker, Measures, Trainable, Worker
 from skellam.plan import AdaptiveClip, CalibratedPlan
 from skellam.plan.clipping import share_within
 
@@ -237,7 +237,7 @@ class _Rounds:
         entropy = self._setup.streams.scope(f"round/{number}")
         round_ = self._invite(number, model, entropy)
         allowed = floor(self._max_failures * len(round_.members))
-        clients = _Clients(self, model, number, entropy, allowed)
+        clients = _Clients(self, model, round_, entropy, allowed)
         skipped: dict[str, str] = {}
         try:
             outcome = self._released(round_, clients, clip, entropy)
@@ -294,13 +294,26 @@ class _Rounds:
             return True
         return bool(bernoulli(1, probability, entropy=entropy(f"coin/{client}"))[0])
 
-    def local_update(self, client: int, model: Vector, number: int, entropy: Streams) -> Vector:
-        """Return a client's update; raises whatever its training raises."""
-        bits = entropy(f"training/{client}")
-        vector = self._worker.update(model, self._names[client], number, entropy=bits)
-        if not np.isfinite(vector).all():
-            raise TrainingError("the trained weights are not finite; lower the learning rate")
-        return vector
+    @property
+    def at_once(self) -> int:
+        """How many clients are trained together."""
+        return self._worker.at_once if isinstance(self._worker, GroupWorker) else 1
+
+    def local_updates(
+        self, clients: Sequence[int], model: Vector, number: int, entropy: Streams
+    ) -> list[Vector | Exception]:
+        """Return for each client its update, or what its training raised."""
+        bits = [entropy(f"training/{client}") for client in clients]
+        names = [self._names[client] for client in clients]
+        if self.at_once > 1 and isinstance(self._worker, GroupWorker):
+            return self._worker.updates(model, names, number, entropy=bits)
+        return [self._alone(model, *each, number) for each in zip(names, bits, strict=True)]
+
+    def _alone(self, model: Vector, name: str, entropy: Entropy, number: int) -> Vector | Exception:
+        try:
+            return self._worker.update(model, name, number, entropy=entropy)
+        except Exception as error:  # noqa: BLE001  (whatever a client's data does to its training)
+            return error
 
     # How often clients took part.
 
@@ -330,10 +343,12 @@ class _Clients:
     """The clients of one round."""
 
     def __init__(
-        self, rounds: _Rounds, model: Vector, number: int, entropy: Streams, allowed: int
+        self, rounds: _Rounds, model: Vector, round_: Round, entropy: Streams, allowed: int
     ) -> None:
-        self._rounds, self._model, self._number = rounds, model, number
+        self._rounds, self._model, self._number = rounds, model, round_.number
         self._entropy, self._allowed = entropy, allowed
+        self._survivors = round_.survivors
+        self._trained: dict[int, Vector | Exception | None] = {}
         self.failures = 0
         self.first_failure = ""
         self.entered: set[int] = set()
@@ -351,15 +366,31 @@ class _Clients:
 
         Dropping out instead would tell that the client has such data, and lose its share of noise.
         """
+        if client not in self._trained:
+            self._train(self._group(client))
+        found = self._trained.pop(client)
+        if isinstance(found, Exception):
+            self._failed(found)
+            return None
+        return found
+
+    def _group(self, client: int) -> Sequence[int]:
+        """Return the clients that are trained with ``client``: the same ones in every order."""
+        at_once = self._rounds.at_once
+        first = self._survivors.index(client) // at_once * at_once
+        return self._survivors[first : first + at_once]
+
+    def _train(self, group: Sequence[int]) -> None:
         rounds = self._rounds
-        if rounds.exhausted(client) or not rounds.takes_part(client, self._entropy):
-            return None
-        self.entered.add(client)
-        try:
-            return rounds.local_update(client, self._model, self._number, self._entropy)
-        except Exception as error:  # noqa: BLE001  (whatever a client's data does to its training)
-            self._failed(error)
-            return None
+        sending = [
+            client
+            for client in group
+            if not rounds.exhausted(client) and rounds.takes_part(client, self._entropy)
+        ]
+        self.entered.update(sending)
+        found = rounds.local_updates(sending, self._model, self._number, self._entropy)
+        self._trained |= dict.fromkeys(group)
+        self._trained |= zip(sending, map(_finite_or_error, found), strict=True)
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1
@@ -452,6 +483,12 @@ class _Loop:
             epsilon_server=held.server.epsilon,
             epsilon_server_mean=held.server_mean.epsilon,
         )
+
+
+def _finite_or_error(found: Vector | Exception) -> Vector | Exception:
+    if isinstance(found, Exception) or np.isfinite(found).all():
+        return found
+    return TrainingError("the trained weights are not finite; lower the learning rate")
 
 
 def _all_finite(measures: Measures) -> dict[str, float | None]:

@@ -23,3 +23,7 @@ __all__ = [
     "Signal",
     "unclipped_fraction",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

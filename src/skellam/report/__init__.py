@@ -7,8 +7,12 @@ PosixPath('runs/digits/report.html')
 
 from __future__ import annotations
 
-from skellam.report.operator import operator_page, write_operator
+from skellam.report.operator import write_operator
 from skellam.report.page import page, write
 from skellam.report.run import LedgerSummary, Run, read
 
-__all__ = ["LedgerSummary", "Run", "operator_page", "page", "read", "write", "write_operator"]
+__all__ = ["LedgerSummary", "Run", "page", "read", "write", "write_operator"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

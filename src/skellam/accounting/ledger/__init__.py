@@ -19,3 +19,7 @@ __all__ = [
     "Verifier",
     "read_ledger",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -59,3 +59,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562)
         if (error.name or "").partition(".")[0] != "flwr":
             raise
         raise MissingExtraError("Flower is not installed: pip install 'skellam[flower]'") from error
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -29,3 +29,7 @@ __all__ = [
     "tff",
     "tff_features",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
