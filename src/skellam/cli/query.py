@@ -126,7 +126,7 @@ def query(
     )
     counted = _counted(job, column, user, max_rows, max_buckets or 1)
     _show(asked, lines, confidence, counted, as_json=as_json)
-    _tell_operator(sum(map(len, held.values())), len(users), added, max_rows)
+    _log_for_operator(sum(map(len, held.values())), len(users), added, max_rows)
 
 
 _USED = {
@@ -166,7 +166,9 @@ def _counted(job: Job, column: str | None, user: str, max_rows: int, max_buckets
     return f"{job} of {what}; of each {user!r} at most {many}{where} (--max-rows)"
 
 
-def _tell_operator(rows: int, users: int, added: Sequence[an.Contribution], max_rows: int) -> None:
+def _log_for_operator(
+    rows: int, users: int, added: Sequence[an.Contribution], max_rows: int
+) -> None:
     """Say what did not count, to whoever holds the file: the numbers are exact."""
     left_out = sum(each.left_out for each in added)
     clipped = sum(each.clipped for each in added)

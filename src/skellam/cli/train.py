@@ -106,13 +106,13 @@ def train(
     }
     if adaptive_clip is None and quantile_noise is not None:
         raise DomainError("--quantile-noise goes with --adaptive-clip; give both, or none")
-    kept = _kept(folder) if resume else None
+    begun = _begun(folder) if resume else None
     if resume and plan is not None:
         raise DomainError(f"--plan is not for --resume: {folder} has the run's plan; leave it out")
     planned = None if plan is None else CalibratedPlan.load(plan)
-    if kept is not None:
-        _require_same(given, kept.plan, folder)
-        _require_same_clip(adaptive_clip, kept)
+    if begun is not None:
+        _require_same(given, begun.plan, folder)
+        _require_same_clip(adaptive_clip, begun)
     elif planned is not None:
         _require_same(given, planned, plan)
     else:
@@ -124,8 +124,8 @@ def train(
 
     preset = tasks.preset(task)
     learnt = preset.task(data)
-    if kept is not None:
-        chosen, clip, engine = kept.plan, kept.clip, engine or Engine(kept.aggregate)
+    if begun is not None:
+        chosen, clip, engine = begun.plan, begun.clip, engine or Engine(begun.aggregate)
     else:
         chosen = planned or _preset_plan(preset, learnt, given, simulate_dropout, adaptive_clip)
         clip = _clip(adaptive_clip, chosen)
@@ -145,7 +145,7 @@ def train(
     _show(history, folder, as_json=as_json)
 
 
-def _kept(folder: Path) -> fl.Header:
+def _begun(folder: Path) -> fl.Header:
     from skellam import report
 
     return report.read(folder).header
@@ -163,8 +163,8 @@ def _require_same(given: dict[str, Any], plan: CalibratedPlan, where: Path | Non
             )
 
 
-def _require_same_clip(target: float | None, kept: fl.Header) -> None:
-    began = None if kept.clip is None else kept.clip.target
+def _require_same_clip(target: float | None, begun: fl.Header) -> None:
+    began = None if begun.clip is None else begun.clip.target
     if target is not None and target != began:
         raise DomainError(f"--adaptive-clip {target} contradicts the run, which has {began}")
 

@@ -59,11 +59,11 @@ class MappedTraining:
         self._model, self._optimizer = model, optimizer
         self._names = [name for name, p in model.named_parameters() if p.requires_grad]
 
-        def loss_of(weights: Stacked, batch: Batch) -> Tensor:
+        def loss_of(weights: Stacked, examples: Batch) -> Tensor:
             def called(*inputs: Any, **named: Any) -> Any:  # noqa: ANN401
                 return torch.func.functional_call(model, weights, inputs, named)
 
-            return loss(*forward(called, batch))
+            return loss(*forward(called, examples))
 
         self._gradients = torch.func.vmap(torch.func.grad(loss_of), randomness="different")
 
@@ -113,8 +113,8 @@ class MappedTraining:
                 detached = {name: weight.detach() for name, weight in taken.items()}
                 step(rows, self._gradients(detached, batch))
         flat = [weights[name].detach().reshape(len(clients), -1) for name in self._names]
-        whole = torch.cat(flat, dim=1).to("cpu", torch.float32).numpy()
-        return whole - start
+        moved: NDArray[np.float32] = torch.cat(flat, dim=1).to("cpu", torch.float32).numpy() - start
+        return moved
 
     def _stacked(self, start: Vector, count: int) -> Stacked:
         modules.load(self._model, start)

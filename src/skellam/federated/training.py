@@ -45,7 +45,7 @@ from skellam.federated.spending import (
 )
 from skellam.federated.task import GroupWorker, Measures, Trainable, Worker
 from skellam.plan import AdaptiveClip, CalibratedPlan
-from skellam.plan.clipping import share_within
+from skellam.plan.clipping import unclipped_fraction
 
 log = logging.getLogger(__name__)
 
@@ -469,8 +469,8 @@ class _Loop:
                 bytes_per_client=self.setup.plan.bytes_per_client,
             )
         if isinstance(outcome, RoundResult) and outcome.clip_count is not None:
-            within = share_within(outcome.clip_count, self.setup.plan.cohort)
-            record = replace(record, clipped=1 - within)
+            unclipped = unclipped_fraction(outcome.clip_count, self.setup.plan.cohort)
+            record = replace(record, clipped=1 - unclipped)
         if (number + 1) % self.every and number + 1 < self.setup.plan.rounds:
             return record
         test, validation = map(_all_finite, self.worker.measure(state.model))

@@ -113,10 +113,12 @@ def _measures(run: Run) -> Iterator[Markup]:
     shown = [name for name in names if name != "loss"] or names
     for name in shown:
         others = names if name == shown[0] else [name]
-        yield card(f"{split} {name}", _value(last, split, name), _beside(last, split, name, others))
+        yield card(
+            f"{split} {name}", _value(last, split, name), _details(last, split, name, others)
+        )
 
 
-def _beside(last: Record, split: str, name: str, others: list[str]) -> str:
+def _details(last: Record, split: str, name: str, others: list[str]) -> str:
     parts = [f"loss {_value(last, split, 'loss')}"] if "loss" in others and name != "loss" else []
     if split == "test" and name in last.validation:
         parts.append(f"validation {_value(last, 'validation', name)}")
