@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from skellam import __version__
-from skellam.cli import account, audit, cite, keys, ledger, plan, query, report, train, verify
-from skellam.cli.failures import Verbs
+from skellam.cli.verbs import Verbs
 
 app = typer.Typer(
     name="skellam",
@@ -17,16 +16,6 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("plan")(plan.plan)
-app.command("account")(account.account)
-app.command("query")(query.query)
-app.command("train")(train.train)
-app.command("report")(report.report)
-app.command("verify")(verify.verify)
-app.command("audit")(audit.audit)
-app.command("cite")(cite.cite)
-app.add_typer(keys.app, name="keys")
-app.add_typer(ledger.app, name="ledger")
 
 
 def _version(asked: bool) -> None:

@@ -28,7 +28,7 @@ def audit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack the rounds of a plan with a canary: a lower bound on epsilon beside the claim.
+    """Attack a plan's rounds with a canary: a lower bound on epsilon beside the claim.
 
     Exit code 5 if the attacks refute the claim. That they do not is no proof. Every trial runs all
     rounds of the plan, so audit a small one: few parameters, few rounds.
