@@ -11,8 +11,9 @@ kind into another. Each vector remembers whether any of the randomness in it can
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final, Protocol, Self, SupportsFloat, TypeAlias
 
 import numpy as np
@@ -21,8 +22,8 @@ from numpy.typing import DTypeLike, NDArray
 from skellam import _checks
 from skellam.errors import DomainError, KindError, ShapeError
 
-_CHUNK: Final = 1 << 16
-"""Residues packed at a time, so that the passes over them stay in the cache."""
+_CHUNK: Final = 1 << 18
+"""Residues packed at a time: fewer make many short calls, more would leave the cache."""
 
 
 def residue_dtype(bits: int) -> np.dtype[Any]:
@@ -300,29 +301,73 @@ def _little(bits: int) -> np.dtype[Any]:
 
 
 def _pack(values: NDArray[np.unsignedinteger[Any]], bits: int) -> bytes:
-    lanes = np.zeros((-(-len(values) // 8), 8), dtype=np.uint32)
-    lanes.reshape(-1)[: len(values)] = values
-    out = np.zeros((len(lanes), bits), dtype=np.uint8)
-    for lane, column, shift in _overlaps(bits):
-        word = lanes[:, lane]
-        out[:, column] |= (word >> shift if shift >= 0 else word << -shift).astype(np.uint8)
+    lanes, columns = _lanes(bits)
+    padded = np.zeros(-(-len(values) // (lanes * _residues_a_word(bits))) * lanes, dtype="<u8")
+    padded.view(_little(bits))[: len(values)] = values
+    # Of v0 + 2**t v1 the second term becomes 2**c v1, for numbers of c bits in t, and so on.
+    for size, content in _halvings(bits)[::-1]:
+        pairs = padded.view(f"<u{size // 4}")
+        high = pairs >> size
+        high *= (1 << size) - (1 << content)
+        pairs -= high
+    words = padded.reshape(-1, lanes)
+    out = np.empty((len(words), columns), dtype="<u8")
+    _spread(words, out, [(lane, column, -shift) for lane, column, shift in _overlaps(bits)])
     return out.tobytes()[: packed_size(len(values), bits)]
 
 
-def _unpack(octets: NDArray[np.uint8], length: int, bits: int) -> NDArray[np.uint32]:
-    columns = np.zeros((-(-length // 8), bits), dtype=np.uint32)
-    columns.reshape(-1)[: len(octets)] = octets
-    lanes = np.zeros((len(columns), 8), dtype=np.uint32)
-    for lane, column, shift in _overlaps(bits):
-        octet = columns[:, column]
-        lanes[:, lane] |= octet << shift if shift >= 0 else octet >> -shift
-    lanes &= np.uint32((1 << bits) - 1)
-    return lanes.reshape(-1)[:length]
+def _unpack(octets: NDArray[np.uint8], length: int, bits: int) -> NDArray[Any]:
+    lanes, columns = _lanes(bits)
+    rows = -(-length // (lanes * _residues_a_word(bits)))
+    padded = np.zeros((rows, columns), dtype="<u8")
+    padded.view(np.uint8).reshape(-1)[: len(octets)] = octets
+    words = np.empty((rows, lanes), dtype="<u8")
+    _spread(padded, words, [(column, lane, shift) for lane, column, shift in _overlaps(bits)])
+    words &= (1 << bits * _residues_a_word(bits)) - 1
+    for size, content in _halvings(bits):
+        pairs = words.view(f"<u{size // 4}")
+        high = pairs >> content
+        high *= (1 << size) - (1 << content)
+        pairs += high
+    return words.view(_little(bits)).reshape(-1)[:length]
 
 
-def _overlaps(bits: int) -> Iterator[tuple[int, int, int]]:
-    """Yield which of 8 lanes of ``bits`` bits share bits with which byte, and the shift between."""
-    for lane in range(8):
-        start = lane * bits
-        for column in range(start // 8, -(-(start + bits) // 8)):
-            yield lane, column, 8 * column - start
+def _spread(
+    source: NDArray[np.uint64], target: NDArray[np.uint64], parts: list[tuple[int, int, int]]
+) -> None:
+    """Set columns of ``target`` to those of ``source``, shifted to the left, or'ed together."""
+    begun = set[int]()
+    for at, to, shift in parts:
+        move = np.left_shift if shift >= 0 else np.right_shift
+        if to in begun:
+            target[:, to] |= move(source[:, at], abs(shift))
+        else:
+            move(source[:, at], abs(shift), out=target[:, to])
+        begun.add(to)
+
+
+def _residues_a_word(bits: int) -> int:
+    return 8 // residue_dtype(bits).itemsize
+
+
+def _halvings(bits: int) -> list[tuple[int, int]]:
+    """Return the sizes of the two halves of 64 bits and so on, and the bits used of each half."""
+    smallest, sizes = 8 * residue_dtype(bits).itemsize, (32, 16, 8)
+    return [(size, bits * size // smallest) for size in sizes if size >= smallest]
+
+
+def _lanes(bits: int) -> tuple[int, int]:
+    """Return how many words of the bits of `_residues_a_word` fill how many words of 64 bits."""
+    used = bits * _residues_a_word(bits)
+    return 64 // math.gcd(64, used), used // math.gcd(64, used)
+
+
+@cache
+def _overlaps(bits: int) -> tuple[tuple[int, int, int], ...]:
+    """Return which lanes share bits with which word of 64 bits, and the shift between the two."""
+    used = bits * _residues_a_word(bits)
+    return tuple(
+        (lane, column, 64 * column - lane * used)
+        for lane in range(_lanes(bits)[0])
+        for column in range(lane * used // 64, -(-(lane + 1) * used // 64))
+    )

@@ -43,6 +43,8 @@ Part of the format: removable noise is drawn again in the same spans.
 
 _BINS: Final = 16
 """Bits of a residue that `wrap_estimate` counts."""
+_COUNTED: Final = 1 << 18
+"""Residues that it counts at a time."""
 
 Sampler = SkellamSampler | DiscreteGaussianSampler
 Numbers = NDArray[np.integer[Any] | np.floating[Any]]
@@ -373,7 +375,10 @@ def centred(total: Residues) -> NDArray[np.signedinteger[Any]]:
 def wrap_estimate(total: Residues) -> WrapEstimate:
     """Return how far ``total`` spreads over its modulus."""
     shift = max(0, total.bits - _BINS)
-    counts = np.bincount(total.values >> shift, minlength=1 << (total.bits - shift))
+    counts = np.zeros(1 << (total.bits - shift), dtype=np.int64)
+    for start in range(0, len(total), _COUNTED):  # bincount copies into numbers of 8 bytes
+        part = total.values[start : start + _COUNTED] >> shift
+        counts += np.bincount(part, minlength=len(counts))
     angles = 2 * np.pi * np.arange(len(counts)) / len(counts)
     length = abs(complex(counts @ np.cos(angles), counts @ np.sin(angles))) / len(total)
     return _estimate(min(length, 1.0), len(total), total.bits)
