@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence, Sized
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby, starmap
+from struct import Struct
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, cast, get_type_hints
 
 import numpy as np
@@ -24,6 +26,7 @@ MAX_LENGTH = 1 << 28
 """Coordinates of a vector."""
 SIGNATURE_BYTES = 64
 UNSIGNED = bytes(SIGNATURE_BYTES)
+_LENGTH = Struct(">I")
 
 T = TypeVar("T")
 
@@ -46,9 +49,17 @@ class Reader:
         self._at = end
         return part
 
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+        """Return the next values, which lie as in ``layout``."""
+        at, self._at = self._at, self._at + layout.size
+        if self._at > len(self._data):
+            raise MessageError("the message ends too early; it was truncated")
+        return layout.unpack_from(self._data, at)
+
     def length(self, limit: int) -> int:
         """Return the next four bytes as a number of at most ``limit``."""
-        return _bounded(int.from_bytes(self.take(4), "big"), limit)
+        (count,) = self.unpack(_LENGTH)
+        return count if count <= limit else _bounded(count, limit)
 
     def finish(self) -> None:
         """Raise unless everything was taken."""
@@ -74,7 +85,10 @@ class Uint:
 
     def write(self, value: int) -> bytes:
         """Return ``size`` bytes."""
-        return _bounded(value, (1 << 8 * self.size) - 1).to_bytes(self.size, "big")
+        try:
+            return value.to_bytes(self.size, "big")
+        except OverflowError:
+            return _bounded(value, (1 << 8 * self.size) - 1).to_bytes(self.size, "big")
 
     def read(self, reader: Reader) -> int:
         """Take ``size`` bytes."""
@@ -173,7 +187,11 @@ class Many:
 
     def read(self, reader: Reader) -> tuple[Any, ...]:
         """Take number and items."""
-        return tuple([self.item.read(reader) for _ in range(reader.length(self.limit))])
+        count, item = reader.length(self.limit), self.item
+        if isinstance(item, Nested) and (row := _layout(cast(Hashable, item.kind)).fixed):
+            rows = row.iter_unpack(reader.take(count * row.size))
+            return tuple(starmap(item.kind, rows))
+        return tuple([item.read(reader) for _ in range(count)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +257,53 @@ def fields(kind: Hashable) -> tuple[tuple[str, Codec], ...]:
 def body(record: object) -> bytes:
     """Return the fields of ``record`` without a head."""
     return b"".join(
-        codec.write(getattr(record, name)) for name, codec in fields(cast(Hashable, type(record)))
+        [codec.write(getattr(record, name)) for name, codec in fields(cast(Hashable, type(record)))]
     )
 
 
 def read_fields(kind: type[Any], reader: Reader) -> dict[str, Any]:
     """Take the fields of ``kind``."""
-    return {name: codec.read(reader) for name, codec in fields(cast(Hashable, kind))}
+    layout = _layout(cast(Hashable, kind))
+    values: list[Any] = []
+    for run in layout.runs:
+        if isinstance(run, Struct):
+            values += reader.unpack(run)
+        else:
+            values.append(run.read(reader))
+    return dict(zip(layout.names, values, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The fields of a record as they are read: successive ones of fixed size at once."""
+
+    names: tuple[str, ...]
+    runs: tuple[Struct | Codec, ...]
+
+    @property
+    def fixed(self) -> Struct | None:
+        """How all fields lie, if all are of fixed size."""
+        return self.runs[0] if len(self.runs) == 1 and isinstance(self.runs[0], Struct) else None
+
+
+@cache
+def _layout(kind: Hashable) -> _Layout:
+    codecs = [codec for _, codec in fields(kind)]
+    runs: list[Struct | Codec] = []
+    for fixed, run in groupby(codecs, lambda codec: isinstance(codec, (Uint, Fixed))):
+        if fixed:
+            runs.append(Struct(">" + "".join(map(_format, run))))
+        else:
+            runs.extend(run)
+    return _Layout(tuple(name for name, _ in fields(kind)), tuple(runs))
+
+
+def _format(codec: Any) -> str:  # noqa: ANN401
+    return (
+        {1: "B", 2: "H", 4: "I", 8: "Q"}[codec.size]
+        if isinstance(codec, Uint)
+        else f"{codec.size}s"
+    )
 
 
 def head(tag: int) -> bytes:

@@ -7,6 +7,8 @@ killed and shares again does not spend one twice.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -28,21 +30,46 @@ _LOW_ORDER = frozenset(
 """Bernstein's list (https://cr.yp.to/ecdh.html#validate), whose top bit X25519 does not read."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PairCache:
+    """Key pairs and agreements of clients that are all simulated in one process.
+
+    Both ends of a pair derive the same bytes from the same two public keys, so the second end takes
+    what the first left here: once, so that little is kept. No real client has such a cache.
+    """
+
+    pairs: dict[bytes, KeyPair] = field(default_factory=dict)
+    agreed: dict[tuple[bytes, bytes, bytes], bytes] = field(default_factory=dict)
+
+    def pair(self, secret: bytes) -> KeyPair:
+        """Return the key pair of ``secret``."""
+        if secret not in self.pairs:
+            self.pairs[secret] = KeyPair(secret, self)
+        return self.pairs[secret]
+
+
 class KeyPair:
-    """An X25519 key pair of 32 secret bytes."""
+    """An X25519 key pair of 32 secret bytes; ``cache`` is for simulation."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_cache", "_key", "public")
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, cache: PairCache | None = None) -> None:
         self._key = X25519PrivateKey.from_private_bytes(secret)
-
-    @property
-    def public(self) -> bytes:
-        """The 32 bytes for others."""
-        return self._key.public_key().public_bytes_raw()
+        self._cache = cache
+        self.public = self._key.public_key().public_bytes_raw()
 
     def agree(self, public: bytes, purpose: bytes, *, culprit: int) -> bytes:
         """Return 32 bytes for ``purpose`` that only the two owners can derive."""
+        if self._cache is None:
+            return self._derive(public, purpose, culprit)
+        agreed = self._cache.agreed
+        ends = (min(public, self.public), max(public, self.public), purpose)
+        if (known := agreed.pop(ends, None)) is not None:
+            return known
+        agreed[ends] = self._derive(public, purpose, culprit)
+        return agreed[ends]
+
+    def _derive(self, public: bytes, purpose: bytes, culprit: int) -> bytes:
         try:
             shared = self._key.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError as error:

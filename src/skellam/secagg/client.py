@@ -31,7 +31,7 @@ from skellam.entropy import Entropy, random_bytes
 from skellam.errors import TamperError, ThresholdError
 from skellam.protocol.masks import add_masks
 from skellam.protocol.wire import Digest, Fixed, Id, Ids, Indices, Many, Nested, Uint
-from skellam.secagg.channel import KeyPair, channel_purpose, mask_purpose, seal, self_mask, unseal
+from skellam.secagg.channel import channel_purpose, mask_purpose, seal, self_mask, unseal
 from skellam.secagg.messages import (
     MAX_SECRETS,
     Advertisement,
@@ -86,12 +86,13 @@ class AdvertiseKeys(Phase[Party]):
     def step(self, *, seen: SeenRounds, entropy: Entropy) -> tuple[ShareKeys, bytes, SeenRounds]:
         """Return the next phase, the advertisement, and the seen rounds to keep from now on."""
         self._leave()
-        round_, me = self.setting.round, self.setting.identity
+        party = self.setting
+        round_, me, pair = party.round, party.identity, party.key_pair
         remembered = seen.enter(round_)
         channel, mask, nonce = (random_bytes(32, entropy=entropy) for _ in range(3))
-        message = Advertisement(me.number, KeyPair(channel).public, KeyPair(mask).public, nonce)
+        message = Advertisement(me.number, pair(channel).public, pair(mask).public, nonce)
         sent = message.signed(me, round_.digest)
-        return ShareKeys(self.setting, channel, mask, sha256(sent).digest()), sent, remembered
+        return ShareKeys(party, channel, mask, sha256(sent).digest()), sent, remembered
 
 
 @final
@@ -129,7 +130,7 @@ class ShareKeys(Phase[Party]):
         return MaskedInput(party, peers.context, peers.ids, secrets, near, own), message
 
     def _meet(self, others: tuple[Advertisement, ...], context: bytes) -> tuple[Neighbour, ...]:
-        me, pair = self.setting.identity.number, KeyPair(self.channel)
+        me, pair = self.setting.identity.number, self.setting.key_pair(self.channel)
         return tuple(
             Neighbour(
                 other.sender,
@@ -240,7 +241,8 @@ class MaskedInput(Phase[Party]):
         )
 
     def _mask_seeds(self, near: list[Neighbour], context: bytes) -> tuple[list[bytes], list[bytes]]:
-        me, pair = self.setting.identity.number, KeyPair(self.secrets[MASK_KEY])
+        me = self.setting.identity.number
+        pair = self.setting.key_pair(self.secrets[MASK_KEY])
         added, subtracted = [self_mask(self.secrets[SELF_MASK], context)], list[bytes]()
         for other in near:
             purpose = mask_purpose(context, me, other.number)

@@ -35,6 +35,7 @@ from skellam.protocol.wire import (
     Many,
     Uint,
 )
+from skellam.secagg.channel import KeyPair, PairCache
 from skellam.secagg.graph import Topology, topology
 from skellam.vectors import Residues
 
@@ -205,6 +206,12 @@ class Party:
     round: RoundParameters
     roster: Roster
     identity: Identity
+    cache: PairCache | None = field(default=None, repr=False, compare=False)
+    """What the clients of one simulation share, and no others."""
+
+    def key_pair(self, secret: bytes) -> KeyPair:
+        """Return the key pair of ``secret``."""
+        return KeyPair(secret) if self.cache is None else self.cache.pair(secret)
 
 
 class _Setting(Protocol):

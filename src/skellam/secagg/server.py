@@ -48,6 +48,7 @@ from skellam.secagg.messages import (
     Participants,
     Receipt,
     Survivors,
+    attested_once,
     authentic,
     extend,
     participants_of,
@@ -123,7 +124,7 @@ class CollectKeys(Phase[Setting]):
         round_, roster = self.setting.round, self.setting.roster
 
         def parse(data: bytes) -> Advertisement:
-            found = authentic(Advertisement, data, roster, round_.digest)
+            found = attested_once(Advertisement, data, roster, round_.digest)
             if low_order(found.channel_key) or low_order(found.mask_key):
                 raise TamperError("a public key is of low order", culprit=found.sender)
             return found
@@ -228,7 +229,7 @@ class CollectInputs(Phase[Setting]):
 
     def _parse(self, data: bytes) -> _Given:
         message, round_ = MaskedVector.decode(data), self.setting.round
-        receipt = authentic(Receipt, message.receipt, self.setting.roster, self.shared.context)
+        receipt = attested_once(Receipt, message.receipt, self.setting.roster, self.shared.context)
         dtype = residue_dtype(round_.bits).newbyteorder("<")
         if len(message.vector) != round_.length * dtype.itemsize:
             raise TamperError("a vector has the wrong length", culprit=receipt.sender)
@@ -268,7 +269,7 @@ class CollectSignatures(Phase[Setting]):
         survivors = set(summed.survivors.tolist())
 
         def parse(data: bytes) -> Agreement:
-            return authentic(Agreement, data, roster, summed.context)
+            return attested_once(Agreement, data, roster, summed.context)
 
         participants = participants_of(summed.shared.participant_list, self.setting.round).ids
         needed = self.setting.round.tolerance.survivors(len(participants))

@@ -46,13 +46,25 @@ class Held:
     def commitments(self, context: bytes, holder: int) -> bytes:
         """Return the commitments to all shares, one after another."""
         count = (len(self.bundle) - 32) // SHARE_BYTES
-        return b"".join([commit_share(context, holder, self.open(kind)) for kind in range(count)])
+        return b"".join(
+            [
+                commit_share(
+                    context, self.dealer, holder, kind, self._blind(kind) + self._share(kind)
+                )
+                for kind in range(count)
+            ]
+        )
 
     def open(self, kind: int) -> OpenShare:
         """Return the share of the secret of ``kind`` with its own blind."""
+        return OpenShare(self.dealer, kind, self._share(kind), self._blind(kind))
+
+    def _share(self, kind: int) -> bytes:
         at = 32 + kind * SHARE_BYTES
-        share = self.bundle[at : at + SHARE_BYTES]
-        return OpenShare(self.dealer, kind, share, blind(self.bundle[:32], kind))
+        return self.bundle[at : at + SHARE_BYTES]
+
+    def _blind(self, kind: int) -> bytes:
+        return blind(self.bundle[:32], kind)
 
 
 def deal(
@@ -80,10 +92,9 @@ def wanted(*, alive: bool, removed: bool) -> tuple[int, ...]:
     return (SELF_MASK, NOISE_SEED) if removed else (SELF_MASK,)
 
 
-def commit_share(context: bytes, holder: int, opened: OpenShare) -> bytes:
-    """Return the commitment to the share that ``holder`` got."""
-    names = _names(opened.dealer, opened.secret) + holder.to_bytes(8, "big")
-    content = opened.blind + opened.share
+def commit_share(context: bytes, dealer: int, holder: int, kind: int, content: bytes) -> bytes:
+    """Return the commitment to the share that ``holder`` got: ``content`` is blind and share."""
+    names = _names(dealer, kind) + holder.to_bytes(8, "big")
     return sha256(b"skellam/secagg/share" + context + names + content).digest()
 
 
@@ -189,7 +200,9 @@ class OpenedShares:
         return wanted(alive=number in self._alive, removed=number in self._removed)
 
     def _committed(self, share: OpenShare, holder: int) -> bool:
-        commitment = commit_share(self._peers.context, holder, share)
+        content = share.blind + share.share
+        context = self._peers.context
+        commitment = commit_share(context, share.dealer, holder, share.secret, content)
         row = self._rows[share.dealer][holder]
         return commitment == self._dealers[share.dealer].share(row, share.secret)
 

@@ -12,6 +12,7 @@ from skellam.entropy import Entropy
 from skellam.errors import PhaseError
 from skellam.protocol.identity import Identity, Roster
 from skellam.secagg import client, server
+from skellam.secagg.channel import PairCache
 from skellam.secagg.parameters import (
     Party,
     Phase,
@@ -91,8 +92,9 @@ def run(
     parties = [(identity, identity.public) for identity in identities]
     require_countable(len(parties))
     roster = Roster({identity.number: public for identity, public in parties})
+    pairs = PairCache()
     phases: dict[int, ClientPhase] = {
-        identity.number: client.AdvertiseKeys(Party(round_, roster, identity))
+        identity.number: client.AdvertiseKeys(Party(round_, roster, identity, pairs))
         for identity, _ in parties
     }
     source = cache(entropy) if callable(entropy) else lambda _: entropy
