@@ -150,3 +150,32 @@ def test_short_repeated_and_surplus_seeds_are_refused():
         codec.remove(total, [seed(1), seed(1)])
     with pytest.raises(DomainError, match="2 noise seeds"):
         codec.remove(total, [seed(1), seed(2)])
+
+
+def test_a_message_without_noise_counts_as_none_and_leaves_no_client():
+    for noise in (NOISES[0], SkellamShares(1000.0, 10)):
+        codec = small(noise)
+        bare = codec.without_noise().encode_zeros(entropy=SystemEntropy())
+        assert bare.messages == 0
+        assert not bare.values.any()
+        with pytest.raises(DomainError, match="bytes carry one message"):
+            codec.pack(bare)
+        with pytest.raises(ThresholdError, match="noise of 0 messages"):
+            codec.decode(codec.add([bare] * 20))
+
+
+def test_shares_that_are_drawn_at_once_count_as_so_many_messages():
+    codec = small(SkellamShares(1000.0, 10))
+    bare = codec.without_noise().encode_zeros(entropy=SystemEntropy())
+    total = codec.add_shares(bare, 10, entropy=SystemEntropy())
+    assert total.messages == 10
+    # Ten shares are 1000; 1024 squares average within 6 deviations of it but for 1e-8.
+    assert abs(np.mean(centred(total).astype(float) ** 2) / 1000 - 1) < 6 * (2 / 1024) ** 0.5
+    with pytest.raises(ThresholdError, match="noise of 9 messages"):
+        codec.decode(codec.add_shares(bare, 9, entropy=SystemEntropy()))
+    with pytest.raises(DomainError, match="no shares that add up"):
+        small(DiscreteGaussianShares(5.0, 10)).add_shares(
+            small(DiscreteGaussianShares(5.0, 10)).encode_zeros(entropy=SystemEntropy()),
+            1,
+            entropy=SystemEntropy(),
+        )

@@ -30,3 +30,11 @@ def test_without_noise_nothing_is_private():
     assert fl.unmasked().private(plan())
     assert not fl.non_private().private(plan())
     assert not fl.secure().private(plan(noise="none"))
+
+
+def test_noise_is_drawn_at_once_only_where_shares_add_up_to_one_draw():
+    fl.trusted_sum().require(plan())
+    with pytest.raises(DomainError, match="no shares to draw at once"):
+        fl.trusted_sum().require(plan(noise="distributed-discrete-gaussian"))
+    assert fl.trusted_sum().private(plan())
+    assert fl.trusted_sum().name == "trusted_sum"

@@ -27,6 +27,8 @@ class Engine(StrEnum):
     """By the whole protocol, every client in this process."""
     UNMASKED = "unmasked"
     """The same integers, added up in the open: fast, for simulation."""
+    TRUSTED_SUM = "trusted_sum"
+    """The same law with all noise drawn at once, as by a trusted server: faster, for simulation."""
     NON_PRIVATE = "non_private"
     """Without clipping, noise or guarantee: what privacy is compared with."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, assert_never, final
@@ -82,7 +83,7 @@ class Codec:
     The messages of one codec carry its ``label`` and add up only among themselves.
     """
 
-    __slots__ = ("_clip_codec", "_rotation", "_sampler", "_subset", "label", "spec")
+    __slots__ = ("_clip_codec", "_noisy", "_rotation", "_sampler", "_subset", "label", "spec")
     label: bytes
 
     def __init__(self, spec: CodecSpec, *, public_seed: bytes) -> None:
@@ -95,6 +96,7 @@ class Codec:
         self.label = sha256(b"skellam/2/codec" + seed + repr(spec).encode() + clip_label).digest()
         self._rotation = Rotation(spec.padded_dim, seed)
         self._sampler = sampler_of(spec.noise)
+        self._noisy = True
         self._subset = (
             None
             if spec.sent_dim == spec.padded_dim
@@ -142,6 +144,17 @@ class Codec:
         zeros = np.zeros(self.spec.dimension, dtype=np.int32 if self._is_integer else np.float32)
         return self._message(self._read(zeros), entropy, noise_seed, 0)
 
+    def without_noise(self) -> Codec:
+        """Return this codec for messages without noise, for simulation.
+
+        They add up with the others and count as no message, so that no codec packs one and no
+        total is decoded that has less than all of its noise.
+        """
+        bare = copy(self)
+        bare._noisy = False  # noqa: SLF001  (one's own class)
+        bare._clip_codec = self._clip_codec and self._clip_codec.without_noise()  # noqa: SLF001
+        return bare
+
     def vector(self, x: Tensors) -> NDArray[Any]:
         """Return ``x`` as the vector that is encoded, without a copy where it is one already."""
         vector = integer_vector(x) if self._is_integer else flatten(x)
@@ -182,6 +195,29 @@ class Codec:
             values=_joined(values, clip_count),
             replayable=total.replayable or entropy.replayable,
             label=self.final_label,
+        )
+
+    def add_shares(self, total: Residues, count: int, *, entropy: Entropy) -> Residues:
+        """Return ``total`` with the noise of ``count`` more messages, drawn at once.
+
+        Shares of Skellam noise add up to one draw of their summed variance, so the law is that of
+        ``count`` shares. Whoever draws it knows all of it: it is for simulation.
+        """
+        self._require_mine(total)
+        noise, shares = self.spec.noise, _checks.integer("count", count, 1)
+        if not isinstance(noise, SkellamShares):
+            raise DomainError(f"{noise} has no shares that add up to one draw; Skellam noise has")
+        values = total.values[: self.spec.sent_dim].copy()
+        sampler = SkellamSampler(shares * noise.share)
+        add_lattice(values, draw(sampler, len(values), entropy=entropy), self.spec.bits)
+        clip_count = self._clip_codec and self._clip_codec.add_shares(
+            self._clip_part(total, self._clip_codec.label), shares, entropy=entropy
+        )
+        return replace(
+            total,
+            values=_joined(values, clip_count),
+            replayable=total.replayable or entropy.replayable,
+            messages=total.messages + shares,
         )
 
     def remove(self, total: Residues, seeds: Iterable[bytes]) -> Residues:
@@ -285,9 +321,15 @@ class Codec:
             np.array([side]), entropy=entropy, noise_seed=noise_seed
         )
         values = _joined(values, clip_count)
-        return Residues(values, self.spec.bits, self.label, entropy.replayable)
+        return self.message(values, replayable=entropy.replayable)
+
+    def message(self, values: NDArray[Any], *, replayable: bool) -> Residues:
+        """Return ``values``, which this codec encoded, as the message that they are."""
+        return Residues(values, self.spec.bits, self.label, replayable, int(self._noisy))
 
     def _noise(self, entropy: Entropy, noise_seed: bytes | None) -> Lattices | None:
+        if not self._noisy:
+            return None
         if self.spec.removable and noise_seed is None:
             raise DomainError(
                 "noise_seed is required: the noise is removable; take one from new_noise_seed"

@@ -135,7 +135,7 @@ class _Worker:
             raise self._failed() from error
         kind = residue_dtype(codec.spec.bits)
         values = self._shared.view(kind)[: codec.spec.message_len]
-        return Residues(values, codec.spec.bits, codec.label)
+        return codec.message(values, replayable=False)
 
     def end(self) -> None:
         """End the process, whatever it is doing."""

@@ -52,6 +52,7 @@ _MODULES = {
         "fedavg",
         "non_private",
         "secure",
+        "trusted_sum",
         "unmasked",
     ),
     "task": (
@@ -95,6 +96,7 @@ __all__ = [
     "sgd",
     "torch_schedule",
     "train",
+    "trusted_sum",
     "unmasked",
 ]
 

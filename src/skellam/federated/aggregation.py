@@ -133,6 +133,10 @@ class Aggregation:
             raise DomainError(
                 f'noise="{plan.noise}" goes through no ring; use aggregate=fl.unmasked()'
             )
+        if self.run is local.trusted_sum and plan.noise is not Noise.SKELLAM:
+            raise DomainError(
+                f'noise="{plan.noise}" has no shares to draw at once; use aggregate=fl.unmasked()'
+            )
         if self.run is local.non_private:
             if clip is not None:
                 raise DomainError("clip must be None: nothing is clipped without privacy")
@@ -165,6 +169,11 @@ class Aggregation:
 def unmasked(*, dropout: Dropout = 0.0) -> Aggregation:
     """Return summing without masks: the same integers as `secure`, for simulation."""
     return Aggregation(local.unmasked, "unmasked", dropout)
+
+
+def trusted_sum(*, dropout: Dropout = 0.0) -> Aggregation:
+    """Return summing with all noise drawn at once: the law of `unmasked`, by a trusted server."""
+    return Aggregation(local.trusted_sum, "trusted_sum", dropout)
 
 
 def secure(*, dropout: Dropout = 0.0) -> Aggregation:

@@ -35,11 +35,15 @@ def warnings(run: Run) -> Iterator[Markup]:
         yield warning(
             "No guarantee is shown: the ledger is kept elsewhere. Pass its path to report.write."
         )
-    if run.header.aggregate == "unmasked" and run.header.plan.noise.distributed:
+    done = {
+        "unmasked": "messages were summed without masks",
+        "trusted_sum": "a trusted server summed the updates and drew all noise at once",
+    }.get(run.header.aggregate)
+    if done and run.header.plan.noise.distributed:
         yield tag(
             "p",
-            "A simulation: messages were summed without masks. What is said against the server "
-            "holds for the same run with secure aggregation.",
+            f"A simulation: {done}. What is said against the server holds for the same plan with "
+            "secure aggregation.",
             class_="note",
             role="note",
         )
