@@ -227,17 +227,18 @@ def flatten(x: Tensors) -> NDArray[np.floating[Any]]:
     """Return ``x`` as one vector of float32 or float64, without a copy where it is one already."""
     if isinstance(x, (Sequence, Mapping)):
         return Layout.of(x).flatten(x)
-    return _flat("x", _array("x", x))
+    return _flat("x", as_array("x", x))
 
 
 def _named(tensors: Tensors) -> dict[str, NDArray[Any]]:
     if isinstance(tensors, Mapping):
-        return {name: _array(name, tensor) for name, tensor in tensors.items()}
+        return {name: as_array(name, tensor) for name, tensor in tensors.items()}
     items = tensors if isinstance(tensors, Sequence) else [tensors]
-    return {str(i): _array(str(i), tensor) for i, tensor in enumerate(items)}
+    return {str(i): as_array(str(i), tensor) for i, tensor in enumerate(items)}
 
 
-def _array(name: str, tensor: Tensor) -> NDArray[Any]:
+def as_array(name: str, tensor: Tensors) -> NDArray[Any]:
+    """Return ``tensor`` as an array, without a copy where NumPy can read its memory."""
     if isinstance(tensor, np.ndarray):
         return tensor
     if isinstance(tensor, Reals):

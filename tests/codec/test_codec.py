@@ -343,3 +343,9 @@ def test_encoding_runs_through_nine_files_at_most(monkeypatch):
         sys.setprofile(before)
     assert "codec/codec.py" in files
     assert len(files) <= 9
+
+
+@pytest.mark.parametrize("data", [None, 3, "0123456789"])
+def test_what_is_no_bytes_is_not_unpacked(data):
+    with pytest.raises(KindError, match="data must be the bytes of a message"):
+        codec_of().unpack(data)

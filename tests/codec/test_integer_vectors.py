@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from skellam import SeededEntropy, SystemEntropy
 from skellam.codec import Codec, CodecSpec, Integer, IntegerSensitivity, NoNoise, SkellamShares
-from skellam.codec.arithmetic import centred
+from skellam.codec.arithmetic import centred, integer_vector
 from skellam.codec.spec import integer_norm
 from skellam.errors import DomainError, KindError, ShapeError
 
@@ -153,3 +153,12 @@ def test_the_least_number_of_a_narrow_type_counts_with_its_magnitude(kind):
         )
     one = np.array([least, 0, 0, 0, 0], dtype=kind)
     assert codec.decode(codec.encode(one, entropy=SystemEntropy())).values[0] == least
+
+
+def test_tensors_are_integers_with_or_without_a_gradient_or_refused_by_our_error():
+    torch = pytest.importorskip("torch")
+    values = torch.tensor([1.0, 0.0, -1.0], requires_grad=True)
+    np.testing.assert_array_equal(integer_vector(values), [1, 0, -1])
+    np.testing.assert_array_equal(integer_vector(torch.tensor([2, 3])), [2, 3])
+    with pytest.raises(KindError, match="no tensor that NumPy can read"):
+        integer_vector(torch.zeros(3, dtype=torch.bfloat16))

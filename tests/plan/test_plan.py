@@ -533,3 +533,9 @@ def test_every_sibling_mechanism_can_be_calibrated(noise):
     plan = small(noise=noise, cohort=100).calibrated(epsilon=2, delta=1e-5)
     assert 2 * 0.99 <= plan.privacy().epsilon <= 2
     assert plan.relative_error >= 0.999
+
+
+@pytest.mark.parametrize("clip", [1e300, 1e160, 1e20, 1e-20, 1e-300, 0.0, -1.0, float("nan")])
+def test_a_clip_beyond_every_useful_unit_is_refused_by_name(clip):
+    with pytest.raises(DomainError, match="clip must"):
+        Plan(dimension=10, clip=clip, bits=16, cohort=10, population=100, rounds=1)

@@ -29,7 +29,7 @@ from skellam.codec.spec import Integer, block_of, integer_norm
 from skellam.entropy import Entropy, SeededEntropy
 from skellam.errors import DomainError, KindError, WrapError
 from skellam.noise import DiscreteGaussianSampler, SkellamSampler
-from skellam.vectors import Residues, Tensors, residue_dtype
+from skellam.vectors import Residues, Tensors, as_array, residue_dtype
 
 CHUNK: Final = 1 << 16
 """Coordinates handled at a time, so that the passes over them stay in the cache."""
@@ -198,7 +198,7 @@ def round_conditional(y: NDArray[np.float32], max_square: float, *, entropy: Ent
 
 def integer_vector(x: Tensors) -> Numbers:
     """Return ``x`` as one vector; floats may pass if `excess` finds that they are integers."""
-    values = np.asarray(x)
+    values = as_array("x", x)
     if values.dtype.kind not in "iuf":
         raise KindError(f"x must be an array of integers, got {values.dtype}")
     return values.reshape(-1)

@@ -293,7 +293,9 @@ class Codec:
 
     def unpack(self, data: bytes) -> Residues:
         """Return the message that `pack` made ``data`` from; refuse one of another round."""
-        tag, residues = data[:TAG_BYTES], data[TAG_BYTES:]
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise KindError(f"data must be the bytes of a message, got {type(data).__name__}")
+        tag, residues = bytes(data[:TAG_BYTES]), data[TAG_BYTES:]
         values = unpack_residues(residues, self.spec.message_len, self.spec.bits)
         if tag != self.label[:TAG_BYTES]:
             raise DomainError(

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from skellam.plan.plan import Plan
     from skellam.plan.planner import Request
 
-_MIN_CLIP: Final = 2.0**-64
-_MAX_CLIP: Final = 2.0**64
+MIN_CLIP: Final = 2.0**-64
+MAX_CLIP: Final = 2.0**64
+"""What float32 holds with its squares, and any vector can be scaled to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class AdaptiveClip:
     def __post_init__(self) -> None:
         _checks.assign(
             self,
-            clip=_checks.between("clip", self.clip, _MIN_CLIP, _MAX_CLIP),
+            clip=_checks.between("clip", self.clip, MIN_CLIP, MAX_CLIP),
             target=_checks.between("target", self.target, 0, 1),
             learning_rate=_checks.positive("learning_rate", self.learning_rate),
         )
@@ -66,7 +67,7 @@ class AdaptiveClip:
         """
         share = min(max(_checks.number("fraction", fraction), 0.0), 1.0)
         moved = self.clip * math.exp(-self.learning_rate * (share - self.target))
-        return replace(self, clip=min(max(moved, _MIN_CLIP), _MAX_CLIP))
+        return replace(self, clip=min(max(moved, MIN_CLIP), MAX_CLIP))
 
     def after(self, clip_count: float, plan: Plan) -> Self:
         """Return the next clip after a round of ``plan`` that released ``clip_count``.

@@ -440,7 +440,13 @@ def _check(plan: Plan) -> None:
     """Raise unless every field is in its domain; turn strings into members of their sets."""
     put: dict[str, Any] = {
         "dimension": _checks.integer("dimension", plan.dimension, 1, MAX_DIMENSION),
-        "clip": _checks.positive("clip", plan.clip),
+        "clip": _checks.between(
+            "clip",
+            plan.clip,
+            clipping.MIN_CLIP,
+            clipping.MAX_CLIP,
+            hint="choose another unit for the vectors",
+        ),
         "cohort": _checks.integer("cohort", plan.cohort, 1),
         "rounds": _checks.integer("rounds", plan.rounds, 1, MAX_ROUNDS),
         "bits": _checks.integer("bits", plan.bits, 2, 32),
