@@ -11,7 +11,7 @@ from skellam.entropy import derive_key
 from skellam.errors import TamperError
 from skellam.protocol import masks
 from skellam.protocol.identity import Identity, Roster
-from skellam.secagg.channel import KeyPair, low_order
+from skellam.secagg.channel import KeyPair, PairCache, low_order
 
 P = 2**255 - 19
 
@@ -29,6 +29,19 @@ def test_key_agreement_gives_the_key_of_rfc_7748_section_6_1():
     expected = derive_key(shared, b"purpose")
     assert KeyPair(alice).agree(KeyPair(bob).public, b"purpose", culprit=0) == expected
     assert KeyPair(bob).agree(KeyPair(alice).public, b"purpose", culprit=0) == expected
+
+
+def test_the_second_end_of_a_simulated_pair_takes_the_same_key_once_and_for_one_purpose():
+    cache = PairCache()
+    one, other, third = (cache.pair(bytes([n]) * 32) for n in (1, 2, 3))
+    alone = KeyPair(bytes([2]) * 32)
+    assert one.agree(other.public, b"a", culprit=0) == alone.agree(one.public, b"a", culprit=0)
+    assert len(cache.agreed) == 1
+    assert other.agree(one.public, b"b", culprit=0) == alone.agree(one.public, b"b", culprit=0)
+    assert other.agree(one.public, b"a", culprit=0) == alone.agree(one.public, b"a", culprit=0)
+    assert [purpose for _, _, purpose in cache.agreed] == [b"b"]
+    lied = other.agree(third.public, b"b", culprit=0)
+    assert lied == alone.agree(third.public, b"b", culprit=0)
 
 
 def test_a_public_key_of_low_order_is_refused():

@@ -1,0 +1,84 @@
+"""How near is a simulated round of 150 clients to its cryptography alone, and what is it made of?
+
+A round of the demo's shape: 7,850 parameters, 16 bits, a tenth may drop out. The limit counts the
+operations that no implementation of this protocol can leave out when one process plays all clients:
+one agreement a pair and purpose, one signature a message, one verification a signature, one seal
+and one opening an envelope, one key stream a mask. The same round is run unmasked, and with all
+noise drawn at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from benchmarks.timing import Report, interleave
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+import skellam as sk
+from skellam.engines import local
+from skellam.protocol.masks import add_masks
+from skellam.secagg.graph import topology
+
+CLIENTS, DIMENSION = 150, 7850
+
+
+def main() -> None:
+    plan, rounds = planned(DIMENSION), runs(DIMENSION)
+    degree = topology(CLIENTS, plan.tolerance).degree
+    timing = interleave({"secure": rounds["secure"], "limit": limit(degree)}, repeats=1)
+    report = Report(f"A round of {CLIENTS} clients in one process", "what", "ms", "rival, ms")
+    ours, alone = (f"{timing.least(name) * 1e3:.0f}" for name in ("secure", "limit"))
+    ratio = timing.ratio("secure", "limit")
+    report.row("secure, against its cryptography", ours, alone, ratio=ratio)
+    timing = interleave({name: rounds[name] for name in ("unmasked", "trusted_sum")}, repeats=1)
+    drawn, shares = (f"{timing.least(name) * 1e3:.0f}" for name in ("trusted_sum", "unmasked"))
+    ratio = timing.ratio("unmasked", "trusted_sum")
+    report.row("trusted_sum, against unmasked", drawn, shares, ratio=ratio)
+    report.print()
+
+
+def planned(dimension: int) -> sk.CalibratedPlan:
+    return sk.Plan(
+        dimension=dimension,
+        clip=1.0,
+        bits=16,
+        cohort=CLIENTS,
+        population=2000,
+        rounds=10,
+        dropout=0.1,
+    ).with_noise(1.0)
+
+
+def runs(dimension: int) -> dict:
+    """Return the three ways to run one round of zeros."""
+    plan, entropy = planned(dimension), sk.SystemEntropy()
+    round_ = local.Round(1, bytes(32), tuple(range(CLIENTS)))
+    x = np.zeros(dimension, dtype=np.float32)
+    return {
+        run.__name__: lambda run=run: run(plan, round_, lambda _: x, entropy=lambda _: entropy)
+        for run in (local.secure, local.unmasked, local.trusted_sum)
+    }
+
+
+def limit(degree: int):
+    """Return a function that does the cryptography of a round and nothing else."""
+    key, signer = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    public, verifier = X25519PrivateKey.generate().public_key(), signer.public_key()
+    cipher, pairs = AESGCM(bytes(32)), CLIENTS * degree // 2
+    signature, sealed = signer.sign(bytes(200)), cipher.encrypt(bytes(12), bytes(134), b"")
+    values, seeds = np.zeros(DIMENSION, dtype=np.uint16), [bytes(32)] * (degree + 1)
+
+    def cryptography() -> None:
+        for _ in range(2 * pairs):
+            key.exchange(public)
+            signer.sign(bytes(200))
+            cipher.encrypt(bytes(12), bytes(134), b"")
+            cipher.decrypt(bytes(12), sealed, b"")
+        for _ in range(5 * CLIENTS):
+            signer.sign(bytes(200))
+            verifier.verify(signature, bytes(200))
+        for _ in range(CLIENTS):
+            add_masks(values, bits=16, added=seeds, workers=1)
+
+    return cryptography
