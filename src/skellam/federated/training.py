@@ -244,6 +244,8 @@ class _Rounds:
             if isinstance(outcome[0], _Skipped):
                 skipped = {"skipped": outcome[0].reason}
                 log.warning("round %d was skipped: %s", number, outcome[0].reason)
+            elif (wrap := outcome[0].wrap) and (wide := self._setup.plan.signal_warning(wrap)):
+                log.warning("round %d: %s", number, wide)
         finally:
             if clients.first_failure:
                 log.warning("round %d: %s", number, clients.report)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from skellam.accounting import Joint, gdp_parameter
 from skellam.accounting.guarantee import rounded_up
 from skellam.plan import guarantees, sizes
-from skellam.plan.choices import Noise, Rounding, Sampling
+from skellam.plan.choices import Noise, Rounding, Sampling, Signal
 
 if TYPE_CHECKING:
     from skellam.plan.plan import CalibratedPlan
@@ -100,6 +100,7 @@ def _ring(plan: CalibratedPlan) -> Iterator[Line]:
     if s.rounding is not Rounding.INTEGER:
         headroom = f"{s.signal_multiple:g} deviations fill half the modulus"
         yield Line("scale", f"{s.scale:.6g}", headroom)
+        yield Line("signal", str(s.signal), _why_signal(plan))
     yield Line("variance", f"{s.variance:.6g}", "of the noise in the sum, integer domain")
     yield Line("rounding", str(s.rounding), _why_rounding(s.rounding))
     if s.rounding is Rounding.UNBIASED:
@@ -145,6 +146,17 @@ def _privacy(plan: CalibratedPlan) -> Iterator[Line]:
     yield Line("epsilon, server", rounded_up(found.server.epsilon), server)
     if plan.sampling not in {Sampling.ALL, Sampling.CYCLIC}:
         yield Line("epsilon, server (mean)", rounded_up(found.server_mean.epsilon), few)
+
+
+def _why_signal(plan: CalibratedPlan) -> str:
+    watched = "released sums show whether it holds"
+    match plan.signal:
+        case Signal.ALIGNED:
+            return "the modulus holds the sum even if all clients agree: the worst case"
+        case Signal.INDEPENDENT:
+            return f"an assumption: the sum's norm is clip * sqrt(cohort); {watched}"
+        case ratio:
+            return f"an assumption: the mean's norm is {ratio:g} of the clip; {watched}"
 
 
 def _why_rounding(rounding: Rounding) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from skellam import _checks, codec
 from skellam.accounting.guarantee import Audience, Guarantee
-from skellam.codec import Codec, CodecSpec
+from skellam.codec import Codec, CodecSpec, WrapEstimate
 from skellam.cohorts import Tolerance, exact_share
 from skellam.errors import DataError, DomainError, KindError, ThresholdError
 from skellam.plan import clipping, guarantees, integers, planner, records, sizes
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from skellam.plan.guarantees import Guarantees
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
+EXCESS: Final = 1.25
+"""How much wider than planned a sum may spread: cohorts of varying size alone do that."""
 MAX_DIMENSION: Final = 1 << 31
 MAX_ROUNDS: Final = 10**12
 
@@ -310,6 +312,29 @@ class CalibratedPlan(Plan):
         if integers.is_integer(self):
             return integers.WRAP
         return wrap_probability(SignalModel.of(self), self.scale, self.noise_multiplier)
+
+    @property
+    def modulus(self) -> int:
+        """The number of residues."""
+        return 1 << self.bits
+
+    def signal_warning(self, wrap: WrapEstimate) -> str | None:
+        """Return what to say of a released sum, if it spreads wider than ``signal`` allows.
+
+        It must exceed the planned spread by `EXCESS`, and by three standard errors: 1e-3 of all
+        sums that spread exactly so far.
+        """
+        planned = self.modulus / (2 * self.signal_multiple)
+        wide = wrap.deviation - 3 * wrap.standard_error > EXCESS * planned
+        if self.rounding is Rounding.INTEGER or not wide:
+            return None
+        return (
+            f"the sum has a deviation of {wrap.deviation:.4g} and signal={self.signal!s} was "
+            f"planned for {planned:.4g}: half the modulus holds {wrap.k:.3g} of them instead of "
+            f"{self.signal_multiple:g}, and a coordinate wraps with a chance of "
+            f"{wrap.probability:.2g}; privacy is not touched, the mean is; "
+            'plan with signal="aligned", or with more bits'
+        )
 
     @property
     def bytes_per_client(self) -> int:

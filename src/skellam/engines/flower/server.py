@@ -175,6 +175,8 @@ class SecureGrid(Grid):
         report = self._round(self._plan, self._update, contents, timeout)
         if report.result is None:
             return self._failed(asked[0], report)
+        if (wide := self._plan.signal_warning(report.result.wrap)) is not None:
+            _log.warning("round %d: %s", report.number, wide)
         self._move_clip(report.result)
         mean = report.result.total / self._plan.cohort
         content = RecordDict(
