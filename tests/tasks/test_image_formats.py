@@ -115,7 +115,7 @@ def test_characters_are_the_same_whatever_file_they_came_in(tmp_path, name):
     assert list(writers) == list(WRITERS)
     for writer, count in WRITERS.items():
         ink = np.stack([drawing(writer, row) for row in range(count)])
-        np.testing.assert_allclose(writers[writer].inputs, ink, atol=1e-6)
+        np.testing.assert_allclose(writers[writer].inputs, 1 - ink, atol=1e-6)
         assert writers[writer].targets.tolist() == [label(writer, row) for row in range(count)]
 
 
@@ -129,6 +129,14 @@ def test_emnist_is_found_in_its_folder_and_split(tmp_path, monkeypatch, name):
     )
     assert not set(splits.validation) & set(splits.test)
     assert len(pooled(splits.test)) > 0
+
+
+@pytest.mark.parametrize("name", ["fed_emnist_train.h5", "emnist_all.sqlite"])
+def test_the_full_test_set_is_reported_on_where_that_is_asked_for(tmp_path, name):
+    EMNIST[name](tmp_path / name)
+    splits = data.emnist(tmp_path, full_test=True)
+    assert list(splits.test) == list(WRITERS)
+    assert splits.validation is None
 
 
 @pytest.mark.parametrize("name", EMNIST)

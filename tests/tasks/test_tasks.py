@@ -76,6 +76,8 @@ def test_a_measure_is_the_mean_over_what_is_measured():
     vector[-10 + 2] = 1.0
     measures = task.worker().measure(vector)[0]
     assert measures["accuracy"] == pytest.approx(2 / 3)
+    vector[-10 + 1] = 2.0  # it names the unmeasured token, which is an answer, and a wrong one
+    assert task.worker().measure(vector)[0]["accuracy"] == 0.0
     log_total = np.log(9 + np.e)
     assert measures["loss"] == pytest.approx((2 * (log_total - 1) + 2 * log_total) / 4, rel=1e-5)
 

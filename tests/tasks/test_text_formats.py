@@ -102,6 +102,7 @@ def test_stackoverflow_gives_the_words_after_words_over_a_public_list(tmp_path, 
     first, second = splits.train["00000000"].inputs.tolist()
     assert first == [begin, unknown, unknown, unknown, unknown]
     assert second == [begin, unknown, unknown, end, 0]
+    assert len(data.stackoverflow(tmp_path).train["00000000"]) == 2
     targets = splits.test["00000005"].targets.tolist()
     assert targets == [[unknown, unknown, unknown, unknown, a], [unknown, unknown, end, 0, 0]]
 

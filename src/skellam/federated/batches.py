@@ -19,7 +19,7 @@ from skellam.entropy import Entropy
 from skellam.errors import DataError
 from skellam.federated.data.examples import Clients, Examples, as_clients, pooled
 
-MAX_MEASURED = 50_000
+MAX_MEASURED = 100_000
 """Examples of a mapping of clients that are measured, and a client's more."""
 MEASURED_AT_ONCE = 512
 

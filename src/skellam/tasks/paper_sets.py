@@ -54,19 +54,25 @@ WORD_COUNT = Source(
 )
 
 
-def emnist(path: Location = None) -> Splits:
-    """Return handwritten characters of 62 classes by writer.
+FIRST_SENTENCES = 256
+"""Of a Stack Overflow user, as the paper has it: the others are never trained on."""
 
-    TFF's files divide each writer's own images; the others are divided by writers.
+
+def emnist(path: Location = None, *, full_test: bool = False) -> Splits:
+    """Return handwritten characters of 62 classes by writer; the background is 1, as in the files.
+
+    TFF's files divide each writer's own images; the others are divided by writers. Half of TFF's
+    test clients are for validation, unless the ``full_test`` is to be reported on.
     """
     file = locate(EMNIST, path)
     match _format(file, Format.HDF5, Format.SQLITE, Format.PARQUET, Format.JSON):
         case Format.HDF5:
             held_out = tff_images(_sibling(file, "test"))
-            return Splits(tff_images(file), *_halves(held_out), classes=62)
+            return Splits(tff_images(file), *_tested(held_out, full_test), classes=62)
         case Format.SQLITE:
             held_out = tff_images(file, split="all_test")
-            return Splits(tff_images(file, split="all_train"), *_halves(held_out), classes=62)
+            tested = _tested(held_out, full_test)
+            return Splits(tff_images(file, split="all_train"), *tested, classes=62)
         case Format.PARQUET:
             writers = parquet_images(file)
         case _:
@@ -74,8 +80,8 @@ def emnist(path: Location = None) -> Splits:
     return Splits(*divided(writers, "emnist", validation=0.1, test=0.1), classes=62)
 
 
-def shakespeare(path: Location = None, *, length: int = 80) -> Splits:
-    """Return the next characters of Shakespeare's roles."""
+def shakespeare(path: Location = None, *, length: int = 80, full_test: bool = False) -> Splits:
+    """Return the next characters of Shakespeare's roles; ``full_test`` as for `emnist`."""
     file = locate(SHAKESPEARE, path)
     match _format(file, Format.HDF5, Format.SQLITE, Format.TEXT, Format.JSON):
         case Format.HDF5:
@@ -88,13 +94,20 @@ def shakespeare(path: Location = None, *, length: int = 80) -> Splits:
             read = leaf_characters if found is Format.JSON else csv_characters
             roles = divided(read(file), "shakespeare", validation=0.1, test=0.1)
             return Splits(*roles, classes=CHARACTERS.size)
-    texts = train, *_halves(held_out)
-    groups = (next_characters(group, length=length) for group in texts)
-    return Splits(*groups, classes=CHARACTERS.size)
+    validation, test = _tested(held_out, full_test)
+    return Splits(
+        next_characters(train, length=length),
+        None if validation is None else next_characters(validation, length=length),
+        next_characters(test, length=length),
+        classes=CHARACTERS.size,
+    )
 
 
 def stackoverflow(path: Location = None, *, words: int = 10_000, length: int = 20) -> Splits:
-    """Return the next words of Stack Overflow's users, over the public list of common words."""
+    """Return the next words of Stack Overflow's users, over the public list of common words.
+
+    Users train on their first `FIRST_SENTENCES`.
+    """
     file = locate(STACKOVERFLOW, path)
     vocabulary = _counted_words(locate(WORD_COUNT, file.parent), words)
     match require_format(file, Format.HDF5, Format.SQLITE):
@@ -104,6 +117,7 @@ def stackoverflow(path: Location = None, *, words: int = 10_000, length: int = 2
         case _:
             names = ("train", "heldout", "test")
             groups = [tff_texts(file, "tokens", split=name) for name in names]
+    groups[0] = groups[0].map(lambda sentences: sentences[:FIRST_SENTENCES])
     words_after = (next_words(group, vocabulary, length=length) for group in groups)
     return Splits(*words_after, classes=vocabulary.size)
 
@@ -226,9 +240,10 @@ def _sibling(file: Path, split: str) -> Path:
     return file.with_name(file.name.replace("train", split))
 
 
-def _halves(clients: Clients[T]) -> tuple[Clients[T], Clients[T]]:
+def _tested(clients: Clients[T], full: bool) -> tuple[Clients[T] | None, Clients[T]]:
+    """Return clients for validation and for the test: halves, or none and all."""
     ids = list(clients)
-    return clients.only(ids[::2]), clients.only(ids[1::2])
+    return (None, clients) if full else (clients.only(ids[::2]), clients.only(ids[1::2]))
 
 
 def _counted_words(path: Path, count: int) -> Vocabulary:

@@ -67,7 +67,7 @@ class Splits:
     """
 
     train: ClientData
-    validation: ClientData
+    validation: ClientData | None
     test: ClientData
     classes: int = field(kw_only=True)
 
@@ -148,9 +148,10 @@ def grouped(owners: NDArray[np.intp], names: Mapping[int, str]) -> dict[str, Row
 
 
 def from_background(pixels: ArrayLike, labels: ArrayLike, *, classes: int, where: str) -> Examples:
-    """Return examples from pixels in which 1 is the background and 0 is ink."""
+    """Return examples from pixels in which 1 is the background and 0 is ink, and stays so."""
     values = _array(pixels, where)
-    return from_ink(1 - values, labels, classes=classes, where=where)
+    checked = from_ink(1 - values, labels, classes=classes, where=where)
+    return Examples(values.reshape(checked.inputs.shape), checked.targets)
 
 
 def from_ink(pixels: ArrayLike, labels: ArrayLike, *, classes: int, where: str) -> Examples:

@@ -22,17 +22,17 @@ def digits(*, clients: int = 2000, each: int = 2, concentration: float = 1.0) ->
     return image_task("digits", splits, models.linear(), learning_rate=0.5, batch_size=2)
 
 
-def emnist(path: Location = None) -> Task:
+def emnist(path: Location = None, *, full_test: bool = False) -> Task:
     """Return the paper's first task: 62 handwritten characters, 1,018,174 parameters."""
-    splits = paper_sets.emnist(path)
+    splits = paper_sets.emnist(path, full_test=full_test)
     return image_task("emnist", splits, models.paper_cnn(), learning_rate=0.32, batch_size=20)
 
 
-def shakespeare(path: Location = None) -> Task:
+def shakespeare(path: Location = None, *, full_test: bool = False) -> Task:
     """Return the paper's second task: the next character, 820,522 parameters."""
     return text_task(
         "shakespeare",
-        paper_sets.shakespeare(path),
+        paper_sets.shakespeare(path, full_test=full_test),
         models.character_model(),
         initializer=models.shakespeare_weights,
         learning_rate=1.0,
@@ -49,7 +49,7 @@ def stackoverflow(path: Location = None) -> Task:
         models.word_model(splits.classes),
         learning_rate=0.5,
         batch_size=16,
-        max_examples=256,
+        max_examples=paper_sets.FIRST_SENTENCES,
         unmeasured=_marks(splits),
     )
 

@@ -78,14 +78,18 @@ def common_words(texts: Iterable[Sequence[str]], count: int) -> Vocabulary:
 
 
 def next_characters(texts: Texts, *, length: int = 80) -> ClientData:
-    """Return windows of ``length`` characters and, for each, the one after it: a target once."""
+    """Return windows of ``length`` characters and, for each, the one after it.
+
+    As in TensorFlow Federated, a text is cut into pieces of ``length + 1``: none overlap, and what
+    a piece begins with is no target.
+    """
     _checks.integer("length", length, 1)
 
     def examples(pieces: tuple[str, ...]) -> Examples:
         rows = [
             encoded[start : start + length + 1]
             for encoded in map(CHARACTERS.encode, pieces)
-            for start in range(0, len(encoded) - 1, length)
+            for start in range(0, len(encoded) - 1, length + 1)
         ]
         return _shifted(rows, length + 1)
 
@@ -123,8 +127,9 @@ def _shifted(rows: list[list[int]], width: int) -> Examples:
 class NextToken:
     """Loss and measures of a model that names the next token, from logits (batch, time, token).
 
-    Padding is neither learnt nor measured; ``unmeasured`` tokens are learnt, but in the accuracy
-    they are neither asked for nor answered.
+    Padding is neither learnt nor measured; ``unmeasured`` tokens are learnt, but the accuracy does
+    not ask for them. They are answers all the same, as in TensorFlow Federated: a model that names
+    one of them is wrong.
     """
 
     unmeasured: tuple[int, ...] = ()
@@ -142,8 +147,7 @@ class NextToken:
         """Return for every measured target whether it has the largest of the logits."""
         flat, wanted = logits.flatten(0, -2), targets.flatten()
         marks = torch.tensor([PAD, *self.unmeasured], device=flat.device)
-        named = flat.index_fill(1, marks, -torch.inf).argmax(1)
-        return (named == wanted).float()[~torch.isin(wanted, marks)]
+        return (flat.argmax(1) == wanted).float()[~torch.isin(wanted, marks)]
 
     def measured(self, targets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the targets that the accuracy is over."""
