@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 import skellam
 from skellam.cli import app, verbs
 
-VERBS = ["plan", "account", "query", "train", "report", "verify", "audit", "cite"]
+VERBS = ["plan", "account", "query", "train", "reproduce", "report", "verify", "audit", "cite"]
 GROUPS = ["keys", "ledger"]
 HEAVY = [
     "skellam.plan",

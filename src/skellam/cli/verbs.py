@@ -21,6 +21,7 @@ VERBS = {
     "account": "State epsilon by every method, against the public and against the server.",
     "query": "Ask a question about many users, each on a simulated device of its own.",
     "train": "Train a model privately; every round is spent from a ledger before it is released.",
+    "reproduce": "Train the grid of the paper's experiment and draw its figure.",
     "report": "Write a run's page anew: one HTML file that loads nothing from anywhere.",
     "verify": "Check a ledger's chain of digests and compute its epsilon anew.",
     "audit": "Attack a plan's rounds with a canary: a lower bound on epsilon beside the claim.",
