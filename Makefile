@@ -45,7 +45,7 @@ cover: $(DEV) ## run the tests with branch coverage; fails below the floors in p
 bench: $(DEV) ## measure against peers and limits, as ratios
 	@$(BIN)/python -m benchmarks
 
-figures: $(DEV) ## draw the paper's figures into out/figures (python -m experiments --full: whole grids)
+figures: $(DEV) ## draw the paper's figures into out/figures, from what is recorded
 	@$(BIN)/python -m experiments
 
 docs: $(DEV) ## build the documentation into site/; a warning is an error

@@ -5,66 +5,94 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from itertools import cycle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from skellam.errors import CertificateError
 
 Spec: TypeAlias = Mapping[str, Any]
-HERE = "here"
-"""Curves whose names have this word are results of this library; they are drawn heavier."""
+RECORDED = Path(__file__).parent / "recorded" / "figures"
+"""Tables of figures whose points take long to compute."""
+HERE = "(here"
+"""Curves whose names have this are results of this library; they are drawn heavier."""
 
-_OURS: Mapping[str, Any] = {"linewidth": 4.0, "alpha": 0.45, "markersize": 6}
-_THEIRS: Mapping[str, Any] = {"linewidth": 1.2, "linestyle": "--", "markersize": 4}
 _MARKERS = "osv^D*PX<>"
+_LINES = ("-", "--", "-.", ":")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a curve in a panel."""
+    """One point of a curve in a panel; ``half`` is half of a 95 % interval."""
 
     panel: str
     curve: str
     x: float
     y: float
+    half: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is drawn, from a ``quick`` spec or from the ``full`` one."""
+    """What is drawn, and the spec that it is drawn from."""
 
     name: str
     title: str
     x: str
     y: str
-    quick: Spec
-    full: Spec
+    spec: Spec
     points: Callable[[Spec], Iterable[Point]]
-    highest: Mapping[str, float]
+    highest: Mapping[str, float] = field(default_factory=dict)
     """The top of each panel, where curves that leave it are of no interest; by panel."""
     logarithmic: tuple[str, ...] = ()
     """Axes with logarithmic scales."""
+    columns: int = 3
+    slow: bool = False
+    """Whether the points are kept in `RECORDED`, since computing them takes minutes."""
 
 
 def make(figure: Figure, spec: Spec, folder: Path) -> tuple[Path, Path]:
-    """Write the table and the picture of ``figure`` and return their paths."""
+    """Compute the points of ``figure``; write its table and picture, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    table, picture = (folder / f"{figure.name}.{ending}" for ending in ("csv", "png"))
-    _write(table, spec, figure.points(spec))
-    _draw(figure, table, picture)
-    return table, picture
+    table = folder / f"{figure.name}.csv"
+    write(table, spec, figure.points(spec))
+    return table, draw(figure, table, folder)
 
 
 def read(table: Path) -> tuple[Spec, list[Point]]:
     """Return the spec and the points of a table."""
     with table.open(newline="", encoding="utf-8") as file:
         spec = json.loads(file.readline().removeprefix("# "))
+        numbers = ("x", "y", "half")
         rows = csv.DictReader(file)
-        points = [Point(r["panel"], r["curve"], float(r["x"]), float(r["y"])) for r in rows]
+        points = [Point(r["panel"], r["curve"], *(float(r[n]) for n in numbers)) for r in rows]
     return spec, points
+
+
+def write(table: Path, spec: Spec, points: Iterable[Point]) -> None:
+    """Write the spec and the points as a table, whole or not at all."""
+    part = table.with_suffix(".part")
+    with part.open("w", newline="", encoding="utf-8") as file:
+        file.write(f"# {json.dumps(dict(spec))}\n")
+        writer = csv.DictWriter(file, [each.name for each in fields(Point)], lineterminator="\n")
+        writer.writeheader()
+        for point in points:
+            numbers = {name: f"{getattr(point, name):.6g}" for name in ("x", "y", "half")}
+            writer.writerow({**asdict(point), **numbers})
+    part.replace(table)
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Return half of Student's 95 % interval for the mean; not a number for a single value."""
+    if len(values) < 2:
+        return math.nan
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
 def or_nothing(epsilon: Callable[[], float]) -> float:
@@ -75,35 +103,61 @@ def or_nothing(epsilon: Callable[[], float]) -> float:
         return math.inf
 
 
-def _write(table: Path, spec: Spec, points: Iterable[Point]) -> None:
-    with table.open("w", newline="", encoding="utf-8") as file:
-        file.write(f"# {json.dumps(dict(spec))}\n")
-        writer = csv.DictWriter(file, [field.name for field in fields(Point)])
-        writer.writeheader()
-        writer.writerows(asdict(point) for point in points)
-
-
-def _draw(figure: Figure, table: Path, picture: Path) -> None:
+def draw(figure: Figure, table: Path, folder: Path) -> Path:
+    """Draw the picture of a table into ``folder`` and return its path."""
     from matplotlib.figure import Figure as Canvas
 
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = folder / f"{figure.name}.png"
     spec, points = read(table)
     panels = [*dict.fromkeys(point.panel for point in points)]
-    canvas = Canvas(figsize=(7.2 * len(panels), 5.0), layout="constrained")
-    for axes, panel in zip(canvas.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw_panel(axes, figure, panel, [point for point in points if point.panel == panel])
+    styles = _styles([*dict.fromkeys(point.curve for point in points)])
+    columns = max(1, min(figure.columns, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    canvas = Canvas(figsize=(6.4 * columns, 4.6 * rows), layout="constrained")
+    grid = canvas.subplots(rows, columns, squeeze=False).ravel()
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    for axes, panel in zip(grid, panels, strict=False):
+        _draw_panel(axes, figure, panel, [p for p in points if p.panel == panel], styles)
+    lines = {line.get_label(): line for axes in grid for line in axes.get_lines()}
+    canvas.legend(lines.values(), lines, loc="outside right upper", fontsize=8)
     canvas.suptitle(figure.title)
-    canvas.savefig(picture, dpi=90, metadata={"Title": figure.title, "Comment": json.dumps(spec)})
+    canvas.savefig(picture, dpi=80, metadata={"Title": figure.title, "Comment": json.dumps(spec)})
+    return picture
 
 
-def _draw_panel(axes: Any, figure: Figure, panel: str, points: list[Point]) -> None:  # noqa: ANN401
-    for curve, marker in zip(dict.fromkeys(p.curve for p in points), cycle(_MARKERS), strict=False):
+def _styles(curves: list[str]) -> dict[str, dict[str, Any]]:
+    """Return a style for every curve: colour and marker go together, and no two are the same."""
+    # Ten colours, then the same with other lines: 40 curves.
+    pairs = product(_LINES, range(10))
+    return {
+        curve: {
+            "color": f"C{colour}",
+            "marker": _MARKERS[colour],
+            "linestyle": line,
+            "linewidth": 2.6 if HERE in curve else 1.2,
+            "markersize": 5 if HERE in curve else 3.5,
+        }
+        for curve, (line, colour) in zip(curves, pairs, strict=False)
+    }
+
+
+def _draw_panel(
+    axes: Any,  # noqa: ANN401
+    figure: Figure,
+    panel: str,
+    points: list[Point],
+    styles: Mapping[str, Mapping[str, Any]],
+) -> None:
+    for curve in dict.fromkeys(p.curve for p in points):
         drawn = [p for p in points if p.curve == curve and math.isfinite(p.y)]
-        style = _OURS if HERE in curve else _THEIRS
-        axes.plot([p.x for p in drawn], [p.y for p in drawn], label=curve, marker=marker, **style)
+        x, y, half = (np.array([getattr(p, name) for p in drawn]) for name in ("x", "y", "half"))
+        axes.plot(x, y, label=curve, **styles[curve])
+        axes.fill_between(x, y - half, y + half, color=styles[curve]["color"], alpha=0.2)
     axes.set(xlabel=figure.x, ylabel=figure.y, title=panel)
     for axis in figure.logarithmic:
         axes.set(**{f"{axis}scale": "log"})
     if panel in figure.highest:
         axes.set_ylim(0.0, figure.highest[panel])
     axes.grid(visible=True, which="both", alpha=0.25)
-    axes.legend(fontsize=8)

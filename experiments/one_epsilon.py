@@ -47,8 +47,6 @@ FIGURE = Figure(
     title="Noise in the model at the same epsilon against each server",
     x="rounds",
     y="deviation of the noise, in units of an independent round's",
-    quick={"rounds": 50, "participations": 4, "separation": 13, "momenta": [0.0, 0.9]},
-    full={"rounds": 1500, "participations": 45, "separation": 34, "momenta": [0.0, 0.9]},
+    spec={"rounds": 50, "participations": 4, "separation": 13, "momenta": [0.0, 0.9]},
     points=points,
-    highest={},
 )

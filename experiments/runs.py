@@ -1,41 +1,34 @@
-"""Train for the learning figures and record it: ``python -m experiments.runs mnist_writers``.
+"""Training runs for the learning figures; ``python -m experiments.record`` trains what is missing.
 
 All runs of a seed start from the same model and see the same cohorts and batches; only what privacy
-does to the sums differs. A run that is recorded already is not repeated. Settings were chosen on
-validation data at another seed.
+does to the sums differs. Settings were chosen on validation data at another seed; those of the
+paper's network are the paper's.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-from rich.progress import track
+from typing import Any
 
 import skellam as sk
 from skellam import federated as fl
 from skellam import tasks
-from skellam.errors import InfeasibleError
 from skellam.plan import CalibratedPlan
+from skellam.tasks.reproduction import Mechanism
 
 RECORDED = Path(__file__).parent / "recorded"
+TRAINING = "training"
+"""The folder in `RECORDED` of runs since 0.2; where a task has some, older ones do not count."""
 GAUSSIAN = "central Gaussian"
+GAUSSIAN_RDP = "central Gaussian (RDP)"
 NOTHING = "no privacy"
 EIGHT, TWELVE = "Skellam (here), 8 bits", "Skellam (here), 12 bits"
 COMPRESSED = "Skellam (here), 2 bits a parameter"
-BESIDE = 2
-"""Seeds of what is shown beside the main ways."""
-BOTH_MULTIPLES = ("mnist_writers",)
-"""Tasks for which the paper's method is run at every epsilon, with k = 3 and 4, from one seed."""
 LAST = 20
 """Accuracies are means over what was measured in so many last rounds."""
 
@@ -45,24 +38,31 @@ def paper(bits: int, multiple: int) -> str:
     return f"Skellam (the paper), {bits} bits, k = {multiple}"
 
 
-_PAPER = {
-    paper(bits, multiple): {
-        "accountant": "paper",
-        "rounding": "conditional",
-        "signal_multiple": float(multiple),
-        "bits": bits,
-    }
-    for bits in (12, 14, 16)
-    for multiple in (3, 4)
-}
+def distributed(multiple: int) -> str:
+    """Return the name of the distributed discrete Gaussian with 16 bits."""
+    return f"distributed discrete Gaussian, 16 bits, k = {multiple}"
+
+
+CENTRAL = "central discrete Gaussian, 16 bits, k = 4"
+BITS, MULTIPLES = (12, 14, 16), (3, 4)
+
+
+def _authors(bits: int, multiple: int, mechanism: Mechanism = Mechanism.PAPER) -> dict[str, Any]:
+    return {**mechanism.settings, "signal_multiple": float(multiple), "bits": bits}
+
+
 WAYS: Mapping[str, Mapping[str, Any]] = {
     NOTHING: {"noise": "gaussian"},
-    GAUSSIAN: {"noise": "gaussian"},
+    GAUSSIAN: Mechanism.GAUSSIAN.settings,
+    GAUSSIAN_RDP: Mechanism.GAUSSIAN_RDP.settings,
     EIGHT: {"bits": 8},
     TWELVE: {"bits": 12},
     COMPRESSED: {"bits": 8},
-    **_PAPER,
+    **{paper(b, k): _authors(b, k) for b in BITS for k in MULTIPLES},
+    **{distributed(k): _authors(16, k, Mechanism.DISTRIBUTED) for k in MULTIPLES},
+    CENTRAL: _authors(16, 4, Mechanism.CENTRAL),
 }
+"""Fields of `Plan` by method, tight accounting unless the name says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,29 @@ class Setting:
     batch: int = 20
 
 
+PAPER_SIZE = "unipen_paper_size"
+"""`unipen` with the paper's network of 1,018,174 parameters and its clip and rates."""
 SETTINGS = {
     "mnist_writers": Setting(clip=0.3, rate=0.1, epsilons=(2.0, 4.0, 8.0)),
     "unipen": Setting(clip=0.3, rate=0.1, epsilons=(2.0, 4.0, 8.0), rounds=100, server=0.5),
-    "shakespeare_roles": Setting(clip=0.3, rate=4.0, epsilons=(8.0,), batch=10),
-    "stackexchange": Setting(clip=0.3, rate=2.0, epsilons=(8.0,), batch=16),
+    "shakespeare_roles": Setting(clip=0.3, rate=4.0, epsilons=(4.0, 8.0), batch=10),
+    "stackexchange": Setting(clip=0.3, rate=2.0, epsilons=(4.0, 8.0), batch=16),
+    PAPER_SIZE: Setting(clip=0.03, rate=0.32, epsilons=(8.0,), rounds=100),
 }
-LANGUAGE = ("shakespeare_roles", "stackexchange")
-"""Tasks that are run from one seed, with 12 bits."""
+IMAGES, LANGUAGE = ("mnist_writers", "unipen"), ("shakespeare_roles", "stackexchange")
+_PRESETS = {PAPER_SIZE: "unipen"}
+
+
+def preset_of(task: str) -> tasks.Preset:
+    """Return the preset that ``task`` begins with."""
+    return tasks.preset(_PRESETS.get(task, task))
+
+
+def _task(name: str, setting: Setting, data: Path) -> fl.Task:
+    task = preset_of(name).task(data)
+    if name == PAPER_SIZE:
+        task = replace(task, model=tasks.models.paper_cnn())
+    return replace(task, optimizer=fl.sgd(setting.rate), batch_size=setting.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +132,7 @@ class Run:
 
     def plan(self) -> CalibratedPlan:
         """Return the plan of the run, accounted as plans are today."""
-        preset = tasks.preset(self.cell.task)
+        preset = preset_of(self.cell.task)
         asked = sk.Plan(
             clip=self.setting.clip,
             cohort=preset.cohort,
@@ -149,7 +164,9 @@ class Run:
 
 def recorded(task: str, folder: Path = RECORDED) -> list[Run]:
     """Return the runs of ``task`` that are recorded."""
-    path = folder / f"{task}.jsonl"
+    name = f"{task}.jsonl"
+    newer = folder / TRAINING / name
+    path = newer if newer.exists() else folder / name
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [Run.from_line(line) for line in lines]
 
@@ -157,9 +174,7 @@ def recorded(task: str, folder: Path = RECORDED) -> list[Run]:
 def run(cell: Cell, setting: Setting, data: Path) -> Run:
     """Train, or raise `InfeasibleError` where the bits carry no plan for the epsilon."""
     start = time.perf_counter()
-    preset = tasks.preset(cell.task)
-    task = preset.task(data)
-    task = replace(task, optimizer=fl.sgd(setting.rate), batch_size=setting.batch)
+    preset, task = preset_of(cell.task), _task(cell.task, setting, data)
     changes = dict(WAYS[cell.way])
     if cell.way == COMPRESSED:
         changes["compression"] = 2 * task.dimension // changes["bits"]
@@ -172,7 +187,7 @@ def run(cell: Cell, setting: Setting, data: Path) -> Run:
         aggregate=fl.non_private() if cell.way == NOTHING else fl.unmasked(),
         entropy=sk.SeededEntropy(cell.seed.to_bytes(32, "big"), f"experiments/{cell.task}"),
         server=preset.server(setting.server),
-        every=setting.rounds // 10,
+        every=max(1, setting.rounds // 10),
     )
     measured = [r for r in history.records if r.test_accuracy is not None]
     return Run(
@@ -199,56 +214,25 @@ def chosen(plan: CalibratedPlan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in names}
 
 
-def cells(task: str, seeds: int) -> Iterable[Cell]:
+def cells(task: str) -> Iterable[Cell]:
     """Yield the cells of ``task``, the most telling first."""
-    if task in LANGUAGE:
-        yield from _cells(task, (TWELVE, NOTHING), SETTINGS[task].epsilons, range(1))
-        return
-    low, middle, high = SETTINGS[task].epsilons
-    main, papers = (GAUSSIAN, EIGHT, TWELVE), (paper(bits, 4) for bits in (12, 14, 16))
-    yield from _cells(task, main, (low, middle, high), range(seeds))
-    yield from _cells(task, (COMPRESSED,), (middle,), range(seeds))
-    yield from _cells(task, (NOTHING, *papers), (middle,), range(min(seeds, BESIDE)))
-    if task in BOTH_MULTIPLES:
-        yield from _cells(task, tuple(_PAPER), (low, middle, high), range(1))
+    base = (GAUSSIAN, EIGHT, paper(16, 4))
+    others = (distributed(4), GAUSSIAN_RDP, TWELVE, COMPRESSED, paper(16, 3), distributed(3))
+    if task in IMAGES:
+        low, middle, high = SETTINGS[task].epsilons
+        yield from _cells(task, (*base, *others[:1]), (middle,), 5)
+        yield from _cells(task, others[1:], (middle,), 5)
+        yield from _cells(task, base, (low, high), 5)
+        rest = [paper(b, k) for b in (12, 14) for k in MULTIPLES]
+        yield from _cells(task, (NOTHING, CENTRAL, *rest), (middle,), 5)
+    elif task in LANGUAGE:
+        yield from _cells(task, (*base, *others[:3]), SETTINGS[task].epsilons, 3)
+        yield from _cells(task, (NOTHING,), SETTINGS[task].epsilons[-1:], 3)
+    else:
+        yield from _cells(task, (*base, distributed(4), COMPRESSED), SETTINGS[task].epsilons, 2)
 
 
 def _cells(
-    task: str, ways: tuple[str, ...], epsilons: tuple[float, ...], seeds: Iterable[int]
+    task: str, ways: tuple[str, ...], epsilons: tuple[float, ...], seeds: int
 ) -> Iterable[Cell]:
-    return (Cell(task, w, e, seed) for seed, e, w in product(seeds, epsilons, ways))
-
-
-def _attempt(cell: Cell, data: Path) -> Run | None:
-    try:
-        return run(cell, SETTINGS[cell.task], data)
-    except InfeasibleError:
-        return None
-
-
-def main(
-    task: str,
-    *,
-    seeds: Annotated[int, typer.Option(help="Paired seeds of the main cells.")] = 5,
-    data: Annotated[Path, typer.Option(envvar="SKELLAM_DATA", help="Folder with the data sets.")],
-    out: Annotated[Path, typer.Option(help="Where runs are recorded.")] = RECORDED,
-    workers: Annotated[int, typer.Option(help="Runs side by side.")] = 2,
-) -> None:
-    """Train every cell of TASK that is not recorded yet, and record it."""
-    done = {run.cell for run in recorded(task, out)}
-    wanted = [cell for cell in dict.fromkeys(cells(task, seeds)) if cell not in done]
-    os.environ["OMP_NUM_THREADS"] = "1"
-    out.mkdir(parents=True, exist_ok=True)
-    with (
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
-        (out / f"{task}.jsonl").open("a", encoding="utf-8") as file,
-    ):
-        results = pool.map(_attempt, wanted, [data] * len(wanted))
-        for result in track(results, description=task, total=len(wanted)):
-            if result is not None:
-                file.write(result.to_line() + "\n")
-                file.flush()
-
-
-if __name__ == "__main__":
-    typer.run(main)
+    return (Cell(task, w, e, seed) for seed, e, w in product(range(seeds), epsilons, ways))

@@ -32,6 +32,9 @@ def _curves(sigma: float, spec: Spec) -> Iterable[tuple[str, float]]:
     for s in spec["scales"]:
         skellam = accounting.Skellam(variance=(s * sigma) ** 2, l2=s)
         shares = accounting.DistributedDiscreteGaussian(s * sigma / sqrt(n), n, l2=s)
+        central = accounting.DiscreteGaussian(s * sigma, s)
+        yield f"central discrete Gaussian (RDP), s = {s}", cost(central, "paper")
+        yield f"central discrete Gaussian (PLD), s = {s}", cost(central, "pld")
         yield f"Skellam (RDP, the paper's bound), s = {s}", cost(skellam, "paper")
         yield f"Skellam (PLD), s = {s}", cost(skellam, "pld")
         yield f"Skellam (GDP, here), s = {s}", cost(skellam, "gdp")
@@ -43,24 +46,17 @@ FIGURE = Figure(
     title="One sensitivity-1 query; s multiplies query and noise",
     x="standard deviation of the noise, before scaling",
     y="epsilon",
-    quick={
-        "delta": 1e-6,
-        "shares": 10_000,
-        "scales": [1, 100],
-        "panels": {
-            "epsilon <= 10": [0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0],
-            "epsilon <= 1": [5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0],
-        },
-    },
-    full={
+    spec={
         "delta": 1e-6,
         "shares": 10_000,
         "scales": [1, 10, 100],
         "panels": {
-            "epsilon <= 10": [0.5 + 0.05 * i for i in range(91)],
-            "epsilon <= 1": [5.0 + 0.5 * i for i in range(91)],
+            "epsilon <= 10": [round(0.5 + 0.1 * i, 2) for i in range(46)],
+            "epsilon <= 1": [5.0 + i for i in range(46)],
         },
     },
     points=points,
     highest={"epsilon <= 10": 10.0, "epsilon <= 1": 1.0},
+    columns=2,
+    slow=True,
 )

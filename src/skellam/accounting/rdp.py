@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import SupportsIndex, assert_never
 
 import numpy as np
@@ -294,6 +295,7 @@ def distributed_discrete_gaussian_rdp(
     )
 
 
+@lru_cache(maxsize=64)
 def sum_distance(sigma_local: float, shares: int) -> float:
     """Return tau, the largest log-ratio of a sum of discrete Gaussians to one discrete Gaussian."""
     exponent = -2 * (math.pi * _checks.positive("sigma_local", sigma_local)) ** 2
