@@ -49,6 +49,10 @@ class Audience(StrEnum):
     """Sees the releases, not who took part."""
     SERVER = "server"
     """Sees the releases and who took part in each round."""
+    LEADER = "leader"
+    """The first of two servers that do not collude: trains, and sees who took part."""
+    HELPER = "helper"
+    """The second of two servers: sees who took part, and what is released."""
 
 
 @dataclass(frozen=True, slots=True)

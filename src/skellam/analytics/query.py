@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from skellam.analytics.contribution import Contribution, Rows
 from skellam.entropy import Entropy
 from skellam.errors import DomainError
-from skellam.plan import CalibratedPlan, Plan, Rounding, Sampling
+from skellam.plan import CalibratedPlan, NoiseBy, Plan, Rounding, Sampling, Servers
 from skellam.plan.integers import min_bits
 from skellam.vectors import Reals
 
@@ -23,10 +23,10 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 class PlanOptions(TypedDict):
     """Who takes part, and how private it is for each of them.
 
-    Every client is one user, and adds its share of the noise. ``bits`` are the fewest that do
-    unless given; the others are those of `skellam.Plan`. A query that is asked in ``rounds``
-    rounds asks everybody in each, or with ``sampling="cyclic"`` and a ``population`` one group of
-    about ``clients`` users after the other.
+    Every client is one user, and adds its share of the noise, unless two servers do. ``bits`` are
+    the fewest that do unless given; the others are those of `skellam.Plan`. A query that is asked
+    in ``rounds`` rounds asks everybody in each, or with ``sampling="cyclic"`` and a ``population``
+    one group of about ``clients`` users after the other.
     """
 
     clients: int
@@ -38,6 +38,8 @@ class PlanOptions(TypedDict):
     rounds: NotRequired[int]
     population: NotRequired[int]
     sampling: NotRequired[str]
+    aggregation: NotRequired[str]
+    noise_by: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,8 @@ def planned(statistic: Statistic[AnswerT], **options: Unpack[PlanOptions]) -> Qu
         bits=options.get("bits", 32),
         dropout=options.get("dropout", 0.0),
         colluding=options.get("colluding", 0.0),
+        aggregation=Servers(options.get("aggregation", Servers.ONE)),
+        noise_by=None if (noise_by := options.get("noise_by")) is None else NoiseBy(noise_by),
     )
     if not asked.colluding:
         # Nothing is saved by refusing cohorts that are smaller than planned.

@@ -31,7 +31,8 @@ def run(
 ) -> AnswerT:
     """Return the answer of ``users``, each of whom holds some rows.
 
-    ``aggregate`` is `skellam.engines.local.unmasked` or ``secure``; ``dropouts`` do not send. A
+    ``aggregate`` is `skellam.engines.local.unmasked` or ``secure``, or
+    `skellam.engines.two_servers.two_servers`; ``dropouts`` do not send. A
     cyclic query asks the group of round ``round_`` alone. The release is spent from ``ledger``
     under ``key`` when all messages are in and before they are summed, so that `BudgetError` means
     that nothing was released, and bad rows cost nothing. (A device in the field sends zeros with

@@ -15,7 +15,7 @@ from skellam.accounting.guarantee import Audience, Guarantee, rounded_up
 from skellam.cli.answer import AsJson, answer, table
 from skellam.cli.pictures import draw
 from skellam.errors import CertificateError, DataError, DomainError
-from skellam.plan import CalibratedPlan, Noise, Plan, Sampling
+from skellam.plan import CalibratedPlan, Noise, Plan, Sampling, Servers
 
 POINTS = 12
 """Rounds at which a curve is evaluated."""
@@ -128,13 +128,14 @@ def _plan(
     *,
     as_json: bool,
 ) -> None:
-    public, server, mean = plan.guarantees(delta=delta)
-    shown = {"public": public, "server": server, "server, mean client": mean}
+    found = plan.guarantees(delta=delta)
+    public, server = found.public, found.server.audience
+    shown = {name.replace("_mean", ", mean client"): g for name, g in found._asdict().items()}
     if participations is not None:
-        shown[f"server, {participations} participations"] = plan.privacy(
-            audience=Audience.SERVER, delta=delta, participations=participations
+        shown[f"{server}, {participations} participations"] = plan.privacy(
+            audience=server, delta=delta, participations=participations
         )
-    mechanism, count = plan.releases()
+    mechanism, count = plan.releases(audience=Audience.PUBLIC)
     methods = by_method(
         lambda method: accounting.epsilon(
             mechanism, rounds=count, delta=public.delta, method=method
@@ -210,10 +211,12 @@ def _rounds(last: int) -> list[int]:
 
 
 def _plan_epsilons(plan: CalibratedPlan, rounds: int, delta: float) -> dict[str, float]:
-    found = {"public": plan.privacy(rounds=rounds, delta=delta).epsilon}
+    public = plan.privacy(audience=Audience.PUBLIC, rounds=rounds, delta=delta)
+    found = {"public": public.epsilon}
+    server = Audience.SERVER if plan.aggregation is Servers.ONE else Audience.LEADER
     with suppress(CertificateError):
-        server = plan.privacy(audience=Audience.SERVER, rounds=rounds, delta=delta)
-        found["server"] = server.epsilon
+        against = plan.privacy(audience=server, rounds=rounds, delta=delta)
+        found[str(server)] = against.epsilon
     return found
 
 

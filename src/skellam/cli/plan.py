@@ -14,22 +14,25 @@ from skellam.cli import sweeps
 from skellam.cli.answer import AsJson, answer, table
 from skellam.cli.pictures import draw
 from skellam.errors import DomainError, InfeasibleError
-from skellam.plan import Accountant, CalibratedPlan, Noise, Plan, Sampling
+from skellam.plan import Accountant, CalibratedPlan, Noise, NoiseBy, Plan, Sampling, Servers
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from skellam.plan.explanation import Explanation
 
+_ONE_SERVER: dict[str, Any] = {"aggregation": Servers.ONE, "noise_by": None}
 RIVALS: dict[str, dict[str, Any]] = {
     "this plan": {},
     "the paper's method": {
+        **_ONE_SERVER,
         "noise": Noise.SKELLAM,
         "accountant": Accountant.PAPER,
         "rounding": "conditional",
     },
-    "central Gaussian": {"noise": Noise.GAUSSIAN},
+    "central Gaussian": {**_ONE_SERVER, "noise": Noise.GAUSSIAN},
     "distributed discrete Gaussian": {
+        **_ONE_SERVER,
         "noise": Noise.DISCRETE_GAUSSIAN,
         "rounding": "conditional",
     },
@@ -67,6 +70,12 @@ def plan(
         bool, typer.Option("--public-sizes", help="Cohort sizes are shown (Poisson cohorts).")
     ] = False,
     noise: Annotated[Noise, typer.Option(help="Which noise, and who adds it.")] = Noise.SKELLAM,
+    aggregation: Annotated[
+        Servers, typer.Option(help="One server, or a leader and a helper that do not collude.")
+    ] = Servers.ONE,
+    noise_by: Annotated[
+        NoiseBy | None, typer.Option(help="With two servers, who adds noise; both unless given.")
+    ] = None,
     dropout: Annotated[float, typer.Option(help="Share of a cohort that may drop out.")] = 0.0,
     colluding: Annotated[
         float, typer.Option(help="Share of the POPULATION that may work for the server.")
@@ -107,6 +116,11 @@ def plan(
     One sum over a thousand clients, beside other methods:
     skellam plan --dimension 250 --clip 10 --cohort 1000 --sampling all \\
         --epsilon 1 --delta 1e-5 --compare
+
+    \b
+    Two servers that do not collude, one message from a client:
+    skellam plan --dimension 250 --clip 10 --cohort 1000 --sampling all \\
+        --epsilon 1 --delta 1e-5 --aggregation two-servers
 
     \b
     How many bits are enough? (Any parameter; lists as epsilon=1,2,4.)

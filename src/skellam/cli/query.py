@@ -14,6 +14,7 @@ from skellam import _checks
 from skellam.cli import columns
 from skellam.cli.answer import AsJson, answer, table
 from skellam.errors import DomainError
+from skellam.plan import Servers
 
 if TYPE_CHECKING:
     from skellam import analytics as an
@@ -64,8 +65,11 @@ def query(
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     secure: Annotated[
-        bool, typer.Option("--secure", help="Run the whole secure-aggregation protocol.")
+        bool, typer.Option("--secure", help="Run the whole protocol of one or two servers.")
     ] = False,
+    aggregation: Annotated[
+        Servers, typer.Option(help="One server, or a leader and a helper that do not collude.")
+    ] = Servers.ONE,
     ledger: Annotated[
         Path | None, typer.Option(help="A ledger whose budget pays for the answer.")
     ] = None,
@@ -89,7 +93,7 @@ def query(
     import skellam as sk
     from skellam import analytics as an
     from skellam.accounting.ledger import Ledger
-    from skellam.engines import local
+    from skellam.engines import local, two_servers
 
     options = {
         "column": column,
@@ -104,7 +108,13 @@ def query(
     _checks.open_unit("--confidence", confidence)
     shares = _shares(at)
     users = columns.by_user(path, user=user, column=column or user)
-    targets: an.PlanOptions = {"clients": len(users), "epsilon": epsilon, "delta": delta}
+    targets: an.PlanOptions = {
+        "clients": len(users),
+        "epsilon": epsilon,
+        "delta": delta,
+        "aggregation": aggregation,
+    }
+    protocol = two_servers.two_servers if aggregation is Servers.TWO else local.secure
     asked = _asked(job, targets, options, max_rows=max_rows)
     texts = job in {Job.COUNT, Job.FREQUENCIES}
     held = columns.as_text(users) if texts else columns.as_numbers(users)
@@ -115,7 +125,7 @@ def query(
             asked,
             [*held.values()],
             entropy=sk.SystemEntropy(),
-            aggregate=local.secure if secure else local.unmasked,
+            aggregate=protocol if secure else local.unmasked,
             ledger=opened,
             watch=added.append,
         )

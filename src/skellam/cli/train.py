@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
@@ -13,7 +14,7 @@ from skellam import _checks
 from skellam.accounting.guarantee import rounded_up
 from skellam.cli.answer import AsJson, answer, table
 from skellam.errors import DomainError
-from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Sampling
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, NoiseBy, Sampling, Servers
 
 if TYPE_CHECKING:
     from skellam import federated as fl
@@ -24,7 +25,7 @@ class Engine(StrEnum):
     """How the vectors of a round are summed."""
 
     SECURE = "secure"
-    """By the whole protocol, every client in this process."""
+    """By the whole protocol of one or two servers, every party in this process."""
     UNMASKED = "unmasked"
     """The same integers, added up in the open: fast, for simulation."""
     TRUSTED_SUM = "trusted_sum"
@@ -53,6 +54,13 @@ def train(
     ] = None,
     noise: Annotated[
         Noise | None, typer.Option(help="Which noise, and who adds it; skellam unless given.")
+    ] = None,
+    aggregation: Annotated[
+        Servers | None,
+        typer.Option(help="One server, or two that do not collude; one unless given."),
+    ] = None,
+    noise_by: Annotated[
+        NoiseBy | None, typer.Option(help="With two servers, who adds noise; both unless given.")
     ] = None,
     bits: Annotated[
         int | None, typer.Option(help="Bits of a coordinate on the wire; 16 unless given.")
@@ -91,6 +99,7 @@ def train(
     \b
     skellam train digits --epsilon 4 --folder runs/first
     skellam train digits --folder runs/first --resume
+    skellam train digits --epsilon 4 --aggregation two-servers --folder runs/two
     skellam train digits --epsilon 4 --adaptive-clip 0.5 --folder runs/adaptive
     skellam train emnist --data emnist_all.sqlite --plan plan.json --folder runs/emnist
 
@@ -103,6 +112,8 @@ def train(
         "noise": noise,
         "bits": bits,
         "sampling": sampling,
+        "aggregation": aggregation,
+        "noise_by": noise_by,
         "dropout": dropout,
         "quantile_noise": quantile_noise,
     }
@@ -127,7 +138,7 @@ def train(
     preset = tasks.preset(task)
     learnt = preset.task(data)
     if begun is not None:
-        chosen, clip, engine = begun.plan, begun.clip, engine or Engine(begun.aggregate)
+        chosen, clip, engine = begun.plan, begun.clip, engine or _engine(begun.aggregate)
     else:
         chosen = planned or _preset_plan(preset, learnt, given, simulate_dropout, adaptive_clip)
         clip = _clip(adaptive_clip, chosen)
@@ -135,7 +146,7 @@ def train(
         history = fl.train(
             learnt,
             chosen,
-            aggregate=getattr(fl, engine or Engine.SECURE)(dropout=simulate_dropout),
+            aggregate=_aggregation(engine or Engine.SECURE, chosen)(dropout=simulate_dropout),
             entropy=sk.SystemEntropy(),
             clip=clip,
             server=preset.server(),
@@ -145,6 +156,25 @@ def train(
             watch=watch,
         )
     _show(history, folder, as_json=as_json)
+
+
+def _engine(aggregate: str) -> Engine:
+    """Return the engine with which a run was begun."""
+    return Engine.SECURE if aggregate == "two_servers" else Engine(aggregate)
+
+
+def _aggregation(engine: Engine, plan: CalibratedPlan) -> Callable[..., fl.Aggregation]:
+    from skellam import federated as fl
+
+    match engine:
+        case Engine.SECURE:
+            return fl.two_servers if plan.aggregation is Servers.TWO else fl.secure
+        case Engine.UNMASKED:
+            return fl.unmasked
+        case Engine.NON_PRIVATE:
+            return fl.non_private
+        case _ as never:
+            assert_never(never)
 
 
 def _begun(folder: Path) -> fl.Header:
@@ -178,7 +208,9 @@ def _preset_plan(
     simulated: float,
     adaptive_clip: float | None,
 ) -> CalibratedPlan:
-    changes = {**given, "dropout": _tolerated(given["dropout"], simulated)}
+    changes = dict(given)
+    if given["aggregation"] is not Servers.TWO:
+        changes["dropout"] = _tolerated(given["dropout"], simulated)
     if adaptive_clip is not None:
         changes["quantile_noise"] = given["quantile_noise"] or 0.05
     epsilon = _target(changes.pop("epsilon"))

@@ -20,7 +20,7 @@ from skellam.codec import Codec, GaussianBaseline, Tensors, WrapEstimate, flatte
 from skellam.engines import workers
 from skellam.entropy import SEED_BYTES, Entropy, SystemEntropy, random_bytes
 from skellam.errors import DomainError, ShapeError, ThresholdError
-from skellam.plan import AdaptiveClip, CalibratedPlan, Noise
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Servers
 from skellam.vectors import Reals, Residues
 
 EntropySource: TypeAlias = Callable[[str], Entropy]
@@ -106,7 +106,7 @@ def unmasked(
 ) -> RoundResult:
     """Sum the survivors' messages without masks: for simulation, and for central noise."""
     require_cohort(plan, round_)
-    _require_survivors(plan, round_)
+    require_survivors(plan, round_)
     if plan.noise.continuous:
         return _continuous(plan, round_, update, entropy=entropy, spend=spend)
     codec = round_.codec(plan)
@@ -120,7 +120,8 @@ def unmasked(
     ):
         total = codec.add(chain(messages, others))
     spend()
-    return _released(plan, codec, total, round_.survivors, entropy)
+    final = with_central_noise(codec, total, entropy=entropy("server"))
+    return released(plan, codec, final, round_.survivors)
 
 
 def trusted_sum(
@@ -136,13 +137,13 @@ def trusted_sum(
     The sum has the law of `unmasked` and `secure` at half the time of the first, and other noise.
     For simulation: the server would see every update without noise, so it would have to be trusted.
     """
-    if plan.noise is not Noise.SKELLAM:
+    if plan.noise is not Noise.SKELLAM or plan.aggregation is not Servers.ONE:
         raise DomainError(
             f'trusted_sum draws the sum of Skellam shares at once, got noise="{plan.noise}"; '
             "use unmasked"
         )
     require_cohort(plan, round_)
-    _require_survivors(plan, round_)
+    require_survivors(plan, round_)
     codec = round_.codec(plan)
     with closing(
         _messages(codec.without_noise(), update, dict.fromkeys(round_.survivors), entropy)
@@ -151,7 +152,7 @@ def trusted_sum(
     spend()
     shares = len(round_.survivors) - len(_surplus(plan, codec, round_))
     total = codec.add_shares(total, shares, entropy=entropy("server"))
-    return _released(plan, codec, total, round_.survivors, entropy)
+    return released(plan, codec, total, round_.survivors)
 
 
 def secure(
@@ -163,12 +164,14 @@ def secure(
     spend: Spend = spend_nothing,
 ) -> RoundResult:
     """Run the whole protocol among the members; the server's part sees masked vectors alone."""
+    if plan.aggregation is not Servers.ONE:
+        raise DomainError("the plan is for two servers; use two_servers, or plan for one server")
     require_cohort(plan, round_)
     codec = round_.codec(plan)
     outcome = secagg.simulation.run(
         parameters(plan, round_, codec),
-        [_identity(n, entropy) for n in round_.members],
-        lambda n, phase: replace(_message(codec, n, update, phase.noise_seed, entropy), label=b""),
+        [identity(n, entropy) for n in round_.members],
+        lambda n, phase: replace(message(codec, n, update, phase.noise_seed, entropy), label=b""),
         entropy=lambda n: entropy(f"protocol/{n}"),
         faults=secagg.simulation.FaultScript(
             dropouts={secagg.simulation.Stage.MASKED_INPUT: round_.dropouts}
@@ -178,7 +181,8 @@ def secure(
     total = replace(outcome.total, label=codec.label)
     if codec.spec.removable:
         total = codec.remove(total, outcome.noise_seeds.values())
-    return _released(plan, codec, total, outcome.survivors, entropy)
+    final = with_central_noise(codec, total, entropy=entropy("server"))
+    return released(plan, codec, final, outcome.survivors)
 
 
 def non_private(
@@ -191,7 +195,7 @@ def non_private(
 ) -> RoundResult:
     """Sum the survivors' updates as they are, with no clip and no noise: nothing is private."""
     require_cohort(plan, round_)
-    _require_survivors(plan, round_)
+    require_survivors(plan, round_)
     total = np.zeros(plan.dimension)
     for number in round_.survivors:
         if (vector := update(number)) is not None:
@@ -252,16 +256,12 @@ def sum_unmasked(
     total = codec.add(messages())
     if sent != cohort:
         raise ShapeError(f"there must be {cohort} updates, one of each client, got {sent}")
-    return codec.decode(with_central_noise(plan, codec, total, entropy=entropy))
+    return codec.decode(with_central_noise(codec, total, entropy=entropy))
 
 
-def with_central_noise(
-    plan: CalibratedPlan, codec: Codec, total: Residues, *, entropy: Entropy
-) -> Residues:
-    """Return ``total`` with the server's noise, where the plan leaves it to the server."""
-    if plan.noise.distributed or plan.noise is Noise.NONE:
-        return total
-    return codec.add_central_noise(total, entropy=entropy)
+def with_central_noise(codec: Codec, total: Residues, *, entropy: Entropy) -> Residues:
+    """Return ``total`` with the noise of servers, where the plan leaves it to them."""
+    return codec.add_central_noise(total, entropy=entropy) if codec.spec.central else total
 
 
 def _surplus(plan: CalibratedPlan, codec: Codec, round_: Round) -> tuple[int, ...]:
@@ -291,32 +291,30 @@ def _messages(
         jobs = ((update(n), seeds[n]) for n in seeds)
         yield from workers.encode(codec, jobs, processes=processes)
     else:
-        yield from (_message(codec, n, update, seeds[n], entropy) for n in seeds)
+        yield from (message(codec, n, update, seeds[n], entropy) for n in seeds)
 
 
-def _message(
+def message(
     codec: Codec, number: int, update: ClientUpdate, seed: bytes | None, entropy: EntropySource
 ) -> Residues:
+    """Return what a client sends before masks."""
     own, vector = entropy(f"client/{number}"), update(number)
     if vector is None:
         return codec.encode_zeros(entropy=own, noise_seed=seed)
     return codec.encode_or_zeros(vector, entropy=own, noise_seed=seed)
 
 
-def _released(
-    plan: CalibratedPlan,
-    codec: Codec,
-    total: Residues,
-    survivors: tuple[int, ...],
-    entropy: EntropySource,
+def released(
+    plan: CalibratedPlan, codec: Codec, final: Residues, survivors: tuple[int, ...]
 ) -> RoundResult:
-    final = with_central_noise(plan, codec, total, entropy=entropy("server"))
+    """Return what the sum ``final``, which has its noise, says."""
     count = None if plan.quantile_noise is None else codec.clip_count(final)
     return RoundResult(codec.decode(final), survivors, codec.wrap(final), count)
 
 
-def _require_survivors(plan: CalibratedPlan, round_: Round) -> None:
-    min_survivors = max(1, plan.tolerance.survivors(len(round_.members)))
+def require_survivors(plan: CalibratedPlan, round_: Round) -> None:
+    """Raise `ThresholdError` if too few clients are left for the sum to be opened."""
+    min_survivors = plan.min_survivors(len(round_.members))
     if len(round_.survivors) < min_survivors:
         raise ThresholdError(
             f"{len(round_.survivors)} of {len(round_.members)} clients are left; "
@@ -324,7 +322,8 @@ def _require_survivors(plan: CalibratedPlan, round_: Round) -> None:
         )
 
 
-def _identity(number: int, entropy: EntropySource) -> secagg.Identity:
+def identity(number: int, entropy: EntropySource) -> secagg.Identity:
+    """Return a client's identity for one round."""
     return secagg.Identity(number, random_bytes(32, entropy=entropy(f"identity/{number}")))
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         fedavg,
         non_private,
         secure,
+        two_servers,
         unmasked,
     )
     from skellam.federated.history import Header, History, Record, Stop
@@ -53,6 +54,7 @@ _MODULES = {
         "non_private",
         "secure",
         "trusted_sum",
+        "two_servers",
         "unmasked",
     ),
     "task": (
@@ -97,6 +99,7 @@ __all__ = [
     "torch_schedule",
     "train",
     "trusted_sum",
+    "two_servers",
     "unmasked",
 ]
 

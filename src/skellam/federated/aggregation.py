@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from skellam import _checks
 from skellam.engines import local
 from skellam.engines.sampling import bernoulli
+from skellam.engines.two_servers import two_servers as two_servers_round
 from skellam.entropy import Entropy
 from skellam.errors import DomainError, ShapeError
-from skellam.plan import AdaptiveClip, CalibratedPlan, Noise
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Servers
 
 Vector: TypeAlias = NDArray[np.float32]
 
@@ -129,11 +130,21 @@ class Aggregation:
 
     def require(self, plan: CalibratedPlan, clip: AdaptiveClip | None = None) -> None:
         """Raise unless cohorts of the planned size can be summed in this way, with such a clip."""
+        two_servers = plan.aggregation is Servers.TWO
+        if self.run in {local.secure, two_servers_round} and (
+            two_servers != (self.run is two_servers_round)
+        ):
+            needed = "fl.two_servers()" if two_servers else "fl.secure()"
+            raise DomainError(
+                f'aggregation="{plan.aggregation}" is planned; use aggregate={needed}, '
+                "or fl.unmasked()"
+            )
         if self.run is local.secure and plan.noise.continuous:
             raise DomainError(
                 f'noise="{plan.noise}" goes through no ring; use aggregate=fl.unmasked()'
             )
-        if self.run is local.trusted_sum and plan.noise is not Noise.SKELLAM:
+        skellam_shares = plan.noise is Noise.SKELLAM and plan.clients_add_noise
+        if self.run is local.trusted_sum and not skellam_shares:
             raise DomainError(
                 f'noise="{plan.noise}" has no shares to draw at once; use aggregate=fl.unmasked()'
             )
@@ -152,7 +163,7 @@ class Aggregation:
         self._require_survival(plan, round_)
 
     def _require_survival(self, plan: CalibratedPlan, round_: local.Round) -> None:
-        tolerated = plan.tolerance.dropouts(len(round_.members))
+        tolerated = len(round_.members) - plan.min_survivors(len(round_.members))
         if isinstance(self.dropout, Mapping) or self.dropout * plan.invited <= tolerated:
             return
         raise DomainError(
@@ -179,6 +190,11 @@ def trusted_sum(*, dropout: Dropout = 0.0) -> Aggregation:
 def secure(*, dropout: Dropout = 0.0) -> Aggregation:
     """Return the whole secure-aggregation protocol among the clients of a round."""
     return Aggregation(local.secure, "secure", dropout)
+
+
+def two_servers(*, dropout: Dropout = 0.0) -> Aggregation:
+    """Return the whole protocol of a leader and a helper that do not collude."""
+    return Aggregation(two_servers_round, "two_servers", dropout)
 
 
 def non_private(*, dropout: Dropout = 0.0) -> Aggregation:

@@ -35,7 +35,7 @@ from skellam.engines import durable
 from skellam.errors import DataError, DomainError
 from skellam.federated.aggregation import ServerState
 from skellam.federated.sampling import Participations
-from skellam.plan import AdaptiveClip, CalibratedPlan, Guarantees
+from skellam.plan import AdaptiveClip, AnyGuarantees, CalibratedPlan
 
 _FORMAT = b"\nskellam/checkpoint/2 "
 
@@ -298,7 +298,7 @@ class History:
     model: NDArray[np.float32]
     """The trained weights as one vector."""
     stop: Stop
-    guarantees: Guarantees | None = None
+    guarantees: AnyGuarantees | None = None
     """What holds for all that was released; none without noise, or where it replays."""
     folder: Path | None = None
     module: Any = field(default=None, repr=False)

@@ -8,12 +8,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, final
 
-from skellam.accounting.guarantee import Audience
+from skellam.accounting.guarantee import Audience, Guarantee
 from skellam.accounting.ledger import Account as LedgerAccount
 from skellam.accounting.ledger import Head, Ledger
 from skellam.errors import DomainError, LedgerError
 from skellam.federated.sampling import Population
-from skellam.plan import CalibratedPlan, Guarantees, Sampling
+from skellam.plan import AnyGuarantees, CalibratedPlan, Guarantees, Sampling, TwoServerGuarantees
 
 _RUN_BYTES = 16
 """Length of the part of a key that names the run."""
@@ -36,7 +36,7 @@ class Spender(Protocol):
         With it ``participations`` is the number of releases that one client's data is in, at most.
         """
 
-    def guarantees(self) -> Guarantees | None:
+    def guarantees(self) -> AnyGuarantees | None:
         """Return what holds for all releases so far, if anything does."""
 
 
@@ -102,14 +102,16 @@ class LedgerSpender:
         run = sha256(b"skellam/2/run" + self._run).digest()[:_RUN_BYTES]
         return run + number.to_bytes(8, "big")
 
-    def guarantees(self) -> Guarantees | None:
+    def guarantees(self) -> AnyGuarantees | None:
         """Return what holds for all releases so far; nothing where the noise replays."""
         population = self._population
         return guarantees(self._ledger.account, population.plan, population.statement)
 
 
-def guarantees(account: LedgerAccount, plan: CalibratedPlan, population: str) -> Guarantees | None:
-    """Return what ``account`` guarantees against both audiences; nothing if some noise replays.
+def guarantees(
+    account: LedgerAccount, plan: CalibratedPlan, population: str
+) -> AnyGuarantees | None:
+    """Return what ``account`` guarantees against all audiences; nothing if some noise replays.
 
     The plan states the guarantees of its own rounds; where the ledger holds more, that counts too.
     """
@@ -119,19 +121,29 @@ def guarantees(account: LedgerAccount, plan: CalibratedPlan, population: str) ->
     cycles, delta = plan.groups if plan.sampling is Sampling.CYCLIC else 1, account.budget.delta
     rounds, possible = spends * cycles, _participations(account, plan)
     stated = plan.guarantees(rounds=rounds, delta=delta)
-    server = plan.privacy(audience="server", rounds=rounds, participations=possible, delta=delta)
-    stated = stated._replace(server=server)
-    others = len(account.rounds) > 1
-    epsilons = [account.epsilon(), stated.server.epsilon, stated.server_mean.epsilon]
-    if others:
-        known = account.guarantee(audience=Audience.SERVER).epsilon
-        epsilons[1:] = [max(epsilon, known) for epsilon in epsilons[1:]]
+
+    def against(audience: Audience) -> Guarantee:
+        return plan.privacy(audience=audience, rounds=rounds, participations=possible, delta=delta)
+
     line = f"accounted for: {population}"
-    return Guarantees(
-        *(
-            replace(found, epsilon=epsilon, assumptions=(*found.assumptions, line))
-            for found, epsilon in zip(stated, epsilons, strict=True)
+
+    def stating(found: Guarantee, spent: float) -> Guarantee:
+        assumptions = (*found.assumptions, line)
+        return replace(found, epsilon=max(found.epsilon, spent), assumptions=assumptions)
+
+    others = len(account.rounds) > 1
+    known = account.guarantee(audience=Audience.SERVER).epsilon if others else 0.0
+    if isinstance(stated, TwoServerGuarantees):
+        return TwoServerGuarantees(
+            stating(stated.public, account.epsilon() if others else 0.0),
+            stating(against(Audience.LEADER), known),
+            stating(against(Audience.HELPER), known),
         )
+    public = replace(stated.public, epsilon=account.epsilon())
+    return Guarantees(
+        stating(public, 0.0),
+        stating(against(Audience.SERVER), known),
+        stating(stated.server_mean, known),
     )
 
 

@@ -25,6 +25,28 @@ class Sampling(StrEnum):
         return self in {Sampling.POISSON, Sampling.SELF}
 
 
+class Servers(StrEnum):
+    """Who sums the vectors."""
+
+    ONE = "one-server"
+    """One server, by secure aggregation among the clients, who add the noise in shares."""
+    TWO = "two-servers"
+    """A leader and a helper that do not collude; they add the noise, clients add none."""
+
+
+class NoiseBy(StrEnum):
+    """Which of two servers adds noise, each as much as the guarantee needs."""
+
+    BOTH = "both"
+    HELPER = "helper"
+    """The helper alone, which is then trusted not to look at what is released."""
+
+    @property
+    def servers(self) -> int:
+        """How many servers add noise."""
+        return 2 if self is NoiseBy.BOTH else 1
+
+
 class Noise(StrEnum):
     """Which noise protects the sum, and who adds it."""
 
@@ -38,7 +60,7 @@ class Noise(StrEnum):
 
     @property
     def distributed(self) -> bool:
-        """Whether the clients add it, so that the server need not be trusted."""
+        """Whether it can be added in shares, so that no server need be trusted with it."""
         return self in {Noise.SKELLAM, Noise.DISCRETE_GAUSSIAN}
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from skellam.accounting import Joint, gdp_parameter
 from skellam.accounting.guarantee import rounded_up
 from skellam.plan import guarantees, sizes
-from skellam.plan.choices import Noise, Rounding, Sampling, Signal
+from skellam.plan.choices import Noise, NoiseBy, Rounding, Sampling, Signal
 
 if TYPE_CHECKING:
     from skellam.plan.plan import CalibratedPlan
@@ -50,10 +50,17 @@ def explain(plan: CalibratedPlan) -> Explanation:
 
 
 def _noise(plan: CalibratedPlan) -> Iterator[Line]:
+    if plan.noise_by is not None:
+        yield Line(
+            "servers", "2", "a leader and a helper that do not collude; clients add no noise"
+        )
+        yield Line("noise by", str(plan.noise_by), _why_noise_by(plan.noise_by))
     yield Line(
         "noise multiplier",
         f"{plan.noise_multiplier:.4f}",
-        "standard deviation of the noise in the sum, over the clip",
+        "standard deviation of the noise in the sum, over the clip"
+        if plan.noise_by is None
+        else "standard deviation of one server's noise, over the clip",
     )
     if plan.noise is Noise.NONE:
         return
@@ -69,7 +76,7 @@ def _cohort(plan: CalibratedPlan) -> Iterator[Line]:
         why = f"round t asks group t modulo {plan.groups}"
         yield Line("groups", str(plan.groups), why)
     yield Line("participations", str(plan.participations), "rounds that a client's data may enter")
-    if not plan.noise.distributed:
+    if not plan.noise.distributed and plan.noise_by is None:
         return
     yield Line("smallest cohort", str(plan.min_cohort), "a round with fewer clients is skipped")
     if not plan.colluding:
@@ -101,7 +108,9 @@ def _ring(plan: CalibratedPlan) -> Iterator[Line]:
         headroom = f"{s.signal_multiple:g} deviations fill half the modulus"
         yield Line("scale", f"{s.scale:.6g}", headroom)
         yield Line("signal", str(s.signal), _why_signal(plan))
-    yield Line("variance", f"{s.variance:.6g}", "of the noise in the sum, integer domain")
+    yield Line("variance", f"{s.variance:.6g}", "of the guaranteed noise, integer domain")
+    if s.noise_by is not None:
+        yield Line("total variance", f"{s.total_variance:.6g}", "of all the noise in the sum")
     yield Line("rounding", str(s.rounding), _why_rounding(s.rounding))
     if s.rounding is Rounding.UNBIASED:
         yield Line("block", str(s.block), "coordinates certified together; least predicted error")
@@ -137,15 +146,26 @@ def _error(plan: CalibratedPlan) -> Iterator[Line]:
 def _privacy(plan: CalibratedPlan) -> Iterator[Line]:
     if plan.target_delta is None or plan.noise is Noise.NONE:
         return
-    found = plan.guarantees()
-    mean = plan.mean_participations()
-    public = f"delta {found.public.delta:.3g}, {plan.rounds} rounds, for whoever sees the releases"
-    server = f"for every client: at most {plan.participations} participations"
-    few = f"a client with {mean} participations, the mean; many have more"
-    yield Line("epsilon, public", rounded_up(found.public.epsilon), public)
-    yield Line("epsilon, server", rounded_up(found.server.epsilon), server)
-    if plan.sampling not in {Sampling.ALL, Sampling.CYCLIC}:
-        yield Line("epsilon, server (mean)", rounded_up(found.server_mean.epsilon), few)
+    for name, found in plan.guarantees()._asdict().items():
+        mean = name.endswith("_mean")
+        if mean and plan.sampling in {Sampling.ALL, Sampling.CYCLIC}:
+            continue
+        why = f"for every client: at most {plan.participations} participations"
+        if mean:
+            times = plan.mean_participations()
+            why = f"a client with {times} participations, the mean; many have more"
+        elif name == "public":
+            why = f"delta {found.delta:.3g}, {plan.rounds} rounds, for whoever sees the releases"
+        elif found.epsilon == math.inf:
+            why = "it knows all the noise: trusted not to look at what is released"
+        shown = name.replace("_mean", " (mean)")
+        yield Line(f"epsilon, {shown}", rounded_up(found.epsilon), why)
+
+
+def _why_noise_by(noise_by: NoiseBy) -> str:
+    if noise_by is NoiseBy.BOTH:
+        return "each adds what hides the sum from the other: twice the variance in all"
+    return "half the noise, and nothing hides the sum from a helper that sees the model"
 
 
 def _why_signal(plan: CalibratedPlan) -> str:

@@ -1,4 +1,4 @@
-"""Guarantees: the mechanism of a round, and what rounds cost against the public and the server.
+"""Guarantees: the mechanism of a round, and what rounds cost against the public and the servers.
 
 The sensitivity is the one that the codec states for the very arithmetic it will do, and the
 variance is the one that the noise is drawn with: neither is written down twice. This is the only
@@ -8,32 +8,70 @@ place where a plan's guarantees are made; training, Flower and reports ask it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, assert_never
 
 from skellam import _checks, accounting, codec
 from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit
 from skellam.errors import DomainError, InfeasibleError
 from skellam.noise import ATOM_ERROR, DRAW_DISTANCE
 from skellam.plan import clipping, sizes
-from skellam.plan.choices import Noise, Sampling
+from skellam.plan.choices import Noise, NoiseBy, Sampling, Servers
 
 if TYPE_CHECKING:
-    from skellam.plan.plan import CalibratedPlan
+    from skellam.plan.plan import CalibratedPlan, Plan
 
 _RARE_SIZE = 1e-15
 """Chance of a cohort so large that its discrete Gaussian shares are thinner than accounted for."""
 
 
-def round_mechanism(plan: CalibratedPlan) -> accounting.NoiseMechanism:
-    """Return one round, for somebody who knows that the client took part."""
+def target_audience(plan: Plan) -> Audience:
+    """Return whom a plan is calibrated against: whoever is not trusted with its weakest number.
+
+    Of two servers each knows its own noise; where cohorts are no secret, that is all that the
+    public lacks, and one epsilon holds against everybody.
+    """
+    if plan.aggregation is Servers.TWO and _open_cohorts(plan):
+        return Audience.LEADER
+    return Audience.PUBLIC
+
+
+def _open_cohorts(plan: Plan) -> bool:
+    """Return whether the guarantee rests on no secret about who takes part."""
+    return plan.sampling in {Sampling.CYCLIC, Sampling.ALL}
+
+
+def unknown_variance(plan: CalibratedPlan, audience: Audience) -> float:
+    """Return the variance of the noise that ``audience`` cannot know, or of a part of it.
+
+    Secret cohorts are accounted for with one server's noise: a line of a ledger without its
+    sampling must be true for the other server.
+    """
+    match audience:
+        case Audience.PUBLIC if plan.aggregation is Servers.TWO and _open_cohorts(plan):
+            return plan.total_variance
+        case Audience.HELPER if plan.noise_by is NoiseBy.HELPER:
+            return 0.0
+        case _:
+            return plan.variance
+
+
+def round_mechanism(
+    plan: CalibratedPlan, audience: Audience | None = None
+) -> accounting.NoiseMechanism:
+    """Return one round, for an ``audience`` that knows that the client took part.
+
+    Without one it is whom the plan is calibrated against.
+    """
+    variance = unknown_variance(plan, audience or target_audience(plan))
     if plan.noise is Noise.GAUSSIAN:
         return accounting.Gaussian(sigma=plan.noise_multiplier * plan.clip, l2=plan.clip)
     bound = codec.sensitivity(plan.spec())
     vector = (
-        _rounded(plan, bound)
+        _rounded(plan, bound, variance)
         if isinstance(bound, codec.RealSensitivity)
-        else _integer(plan, bound, plan.variance)
+        else _integer(plan, bound, variance)
     )
     if plan.quantile_noise is None:
         return _as_drawn(plan, vector, plan.sent_dim)
@@ -46,7 +84,7 @@ def _as_drawn(
     plan: CalibratedPlan, mechanism: accounting.NoiseMechanism, coordinates: int
 ) -> accounting.NoiseMechanism:
     """Return ``mechanism`` with what its sampler owes to everybody's draws, and crowded cohorts."""
-    draws = plan.population_size
+    draws = plan.population_size if plan.clients_add_noise else 2
     return replace(
         mechanism,
         sampler_distance=min(1.0, mechanism.sampler_distance + coordinates * draws * DRAW_DISTANCE),
@@ -55,14 +93,16 @@ def _as_drawn(
     )
 
 
-def _rounded(plan: CalibratedPlan, bound: codec.RealSensitivity) -> accounting.NoiseMechanism:
+def _rounded(
+    plan: CalibratedPlan, bound: codec.RealSensitivity, variance: float
+) -> accounting.NoiseMechanism:
     if not plan.noise.skellam:
         raise DomainError(
             f'unbiased rounding is accounted for Skellam noise; take rounding="conditional" '
             f'with noise="{plan.noise}"'
         )
     return accounting.RoundedSkellam(
-        variance=plan.variance,
+        variance=variance,
         l2=bound.l2,
         dimension=bound.dimension,
         tail=plan.tail,
@@ -119,7 +159,7 @@ def _discrete_gaussian_shares(
 
 def public_mechanism(plan: CalibratedPlan) -> accounting.Mechanism:
     """Return one round as whoever does not know its members sees it."""
-    mechanism = round_mechanism(plan)
+    mechanism = round_mechanism(plan, Audience.PUBLIC)
     distance = sizes.stop_distance(plan)
     if distance:
         mechanism = replace(mechanism, distance=distance)
@@ -150,9 +190,16 @@ def _sampled(
 
 
 def server_mechanism(plan: CalibratedPlan) -> accounting.Mechanism:
-    """Return one round in which the server knows that the client sent a message."""
-    mechanism, chance = round_mechanism(plan), plan.participation_probability
+    """Return one round in which a server knows that the client sent a message."""
+    mechanism, chance = round_mechanism(plan, Audience.SERVER), plan.participation_probability
     return mechanism if chance is None else accounting.Sampled(mechanism, chance)
+
+
+def target_mechanism(plan: CalibratedPlan) -> accounting.Mechanism:
+    """Return one round as whoever the plan is calibrated against sees it."""
+    if target_audience(plan) is Audience.PUBLIC:
+        return public_mechanism(plan)
+    return server_mechanism(plan)
 
 
 def releases(
@@ -163,15 +210,26 @@ def releases(
     Where nothing about cohorts is secret the public counts participations too.
     """
     times = _participations(plan, rounds, participations)
+    _require_audience(plan, audience)
     match audience:
-        case Audience.SERVER:
+        case Audience.SERVER | Audience.LEADER | Audience.HELPER:
             return server_mechanism(plan), times
-        case Audience.PUBLIC if plan.sampling in {Sampling.CYCLIC, Sampling.ALL}:
+        case Audience.PUBLIC if _open_cohorts(plan):
             return public_mechanism(plan), times
         case Audience.PUBLIC:
             return public_mechanism(plan), rounds
         case _ as never:
             assert_never(never)
+
+
+def _require_audience(plan: Plan, audience: Audience) -> None:
+    servers = {Audience.LEADER, Audience.HELPER}
+    known = servers if plan.aggregation is Servers.TWO else {Audience.SERVER}
+    if audience not in {Audience.PUBLIC, *known}:
+        raise DomainError(
+            f"audience must be one of public, {', '.join(sorted(known))} with "
+            f'aggregation="{plan.aggregation}", got "{audience}"'
+        )
 
 
 def guarantee(
@@ -192,15 +250,18 @@ def guarantee(
         raise DomainError("delta must be given: the plan was not calibrated for one")
     total = plan.rounds if rounds is None else _checks.integer("rounds", rounds, 1)
     if audience is Audience.PUBLIC and participations is not None:
-        raise DomainError('participations go with audience="server"')
+        raise DomainError("participations go with an audience that knows who takes part")
     times = _participations(plan, total, participations)
     mechanism, count = releases(
         plan, audience=audience, rounds=total, participations=participations
     )
-    return Guarantee(
-        epsilon=accounting.epsilon(
+    epsilon = math.inf
+    if unknown_variance(plan, audience):
+        epsilon = accounting.epsilon(
             mechanism, rounds=count, delta=chosen, method=plan.accountant.value
-        ),
+        )
+    return Guarantee(
+        epsilon=epsilon,
         delta=chosen,
         unit=Unit.USER,
         adjacency=accounting.noise_of(mechanism).adjacency,
@@ -232,10 +293,31 @@ class Guarantees(NamedTuple):
     """For a client with the mean number of participations, rounded up."""
 
 
+class TwoServerGuarantees(NamedTuple):
+    """The guarantees of two servers that do not collude, each for every client."""
+
+    public: Guarantee
+    leader: Guarantee
+    helper: Guarantee
+
+    @property
+    def server(self) -> Guarantee:
+        """The weaker one that rests on no trust in either server."""
+        return self.leader
+
+    @property
+    def server_mean(self) -> Guarantee:
+        """The same: it holds for the mean client too."""
+        return self.leader
+
+
+AnyGuarantees: TypeAlias = Guarantees | TwoServerGuarantees
+
+
 def all_guarantees(
     plan: CalibratedPlan, *, rounds: int | None = None, delta: float | None = None
-) -> Guarantees:
-    """Return what ``rounds`` rounds cost against both audiences."""
+) -> AnyGuarantees:
+    """Return what ``rounds`` rounds cost against all audiences."""
     total = plan.rounds if rounds is None else rounds
     mean = min(sizes.mean_participations(plan, total), _participations(plan, total, None))
 
@@ -244,6 +326,10 @@ def all_guarantees(
             plan, audience=audience, delta=delta, rounds=total, participations=times, mean=mean
         )
 
+    if plan.aggregation is Servers.TWO:
+        return TwoServerGuarantees(
+            *map(against, (Audience.PUBLIC, Audience.LEADER, Audience.HELPER))
+        )
     return Guarantees(
         against(Audience.PUBLIC),
         against(Audience.SERVER),
@@ -262,7 +348,9 @@ def _assumptions(
     lines = list(_who_takes_part(plan, audience, times, mean=mean))
     if plan.participation_probability is not None:
         lines.append("every invited client draws in secret whether it encodes its update or zeros")
-    if plan.noise.distributed:
+    if plan.aggregation is Servers.TWO:
+        lines.extend(_of_two_servers(plan, audience))
+    elif plan.noise.distributed:
         leave = f"at most a share of {plan.dropout:.3g}" if plan.dropout else "none"
         lines.append(f"of each cohort {leave} drop out; secure aggregation reveals the sum alone")
         if plan.colluding:
@@ -277,6 +365,20 @@ def _assumptions(
     return tuple(lines)
 
 
+def _of_two_servers(plan: CalibratedPlan, audience: Audience) -> Iterator[str]:
+    yield "leader and helper do not collude; any number of clients may work for either"
+    match audience:
+        case Audience.HELPER if plan.noise_by is NoiseBy.HELPER:
+            yield "the helper adds all the noise: nothing holds if it sees what is released"
+        case Audience.HELPER:
+            yield "the leader draws its noise as agreed and keeps it, and masked vectors, secret"
+        case Audience.LEADER:
+            yield "the helper draws its noise as agreed and keeps it, and the masks, secret"
+        case _:
+            who = "each server" if plan.noise_by is NoiseBy.BOTH else "the helper"
+            yield f"{who} draws its noise as agreed and keeps it secret"
+
+
 def _who_takes_part(
     plan: CalibratedPlan, audience: Audience, times: int, *, mean: bool
 ) -> tuple[str, ...]:
@@ -287,13 +389,14 @@ def _who_takes_part(
     match plan.sampling:
         case Sampling.CYCLIC | Sampling.ALL:
             return (capped,)
-        case _ if audience is Audience.SERVER:
+        case _ if audience is not Audience.PUBLIC:
             return (capped, "this audience knows who takes part in each round")
         case Sampling.POISSON if plan.public_sizes:
             return ("cohorts are Poisson samples whose members, not sizes, stay secret",)
         case Sampling.POISSON | Sampling.SELF:
-            expected = plan.dropout / 2 if plan.expected_dropout is None else plan.expected_dropout
-            leaves = f"each client drops out with a chance of at most {expected:.3g}"
+            leaves = (
+                f"each client drops out with a chance of at most {sizes.expected_dropout(plan):.3g}"
+            )
             return (
                 "cohorts are Poisson samples; their members and sizes stay secret",
                 f"{leaves}, independently of its data; skipped and aborted rounds are public",

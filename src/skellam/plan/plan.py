@@ -18,13 +18,13 @@ from skellam.codec import Codec, CodecSpec, WrapEstimate
 from skellam.cohorts import Tolerance, exact_share
 from skellam.errors import DataError, DomainError, KindError, ThresholdError
 from skellam.plan import clipping, guarantees, integers, planner, records, sizes
-from skellam.plan.choices import Accountant, Noise, Rounding, Sampling, Signal
+from skellam.plan.choices import Accountant, Noise, NoiseBy, Rounding, Sampling, Servers, Signal
 from skellam.plan.signal_model import PredictedError, SignalModel, predicted_error, wrap_probability
 
 if TYPE_CHECKING:
     from skellam.accounting import Mechanism
     from skellam.plan.explanation import Explanation
-    from skellam.plan.guarantees import Guarantees
+    from skellam.plan.guarantees import AnyGuarantees
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 EXCESS: Final = 1.25
@@ -57,11 +57,16 @@ class Plan:
     participations: int | None = None
     """Rounds whose data of one client may count; beyond them it sends zeros with its noise."""
     noise: Noise = Noise.SKELLAM
+    aggregation: Servers = Servers.ONE
+    """One server, or two that do not collude: then any number of clients may drop out or collude,
+    and ``dropout`` and ``colluding`` stay 0."""
+    noise_by: NoiseBy | None = None
+    """With two servers, which of them add noise; "both" unless given."""
     dropout: float = 0.0
     """Share of a cohort that may drop out without harm to the guarantee."""
     expected_dropout: float | None = None
-    """Chance, at most, that a client really drops out; half of ``dropout`` unless given. What an
-    aborted round shows of its size is accounted for by it."""
+    """Chance, at most, that a client really drops out; half of ``dropout`` unless given, and 0.5
+    with two servers. What an aborted round shows of its size is accounted for by it."""
     colluding: float = 0.0
     """Share of the population whose noise the server may know."""
     accountant: Accountant = Accountant.BEST
@@ -97,6 +102,7 @@ class Plan:
     def calibrated(self, *, epsilon: float, delta: float) -> CalibratedPlan:
         """Return the plan with the least predicted error whose public epsilon is at most this.
 
+        With two servers and cohorts that are no secret, it holds against both servers too.
         Raises `InfeasibleError` where the bits cannot carry it, and names the fewest that can.
         """
         return planner.calibrated(_request(self), epsilon=epsilon, delta=delta)
@@ -141,6 +147,11 @@ class Plan:
         """How many clients of a cohort may drop out, and how many may collude."""
         return sizes.tolerance(self)
 
+    @property
+    def clients_add_noise(self) -> bool:
+        """Whether every client adds a share of the noise."""
+        return self.noise.distributed and self.aggregation is Servers.ONE
+
     # JSON.
 
     def to_json(self) -> str:
@@ -184,7 +195,8 @@ class CalibratedPlan(Plan):
     min_cohort: int
     participations: int
     variance: float
-    """Of the noise that is guaranteed in a coordinate of the sum, integer domain."""
+    """Of the noise that is guaranteed in a coordinate of the sum, integer domain; with two servers,
+    of each one's."""
     padded_dim: int
     """Coordinates after padding and rotation."""
     sent_dim: int
@@ -228,37 +240,49 @@ class CalibratedPlan(Plan):
 
     @property
     def total_variance(self) -> float:
-        """Variance of all the noise in a coordinate of the sum: colluders know a part of it."""
+        """Variance of all the noise in a coordinate of the sum: colluders, or one of two servers,
+        know a part of it.
+        """
         return sizes.total_variance(self, self.variance)
+
+    def min_survivors(self, cohort: int) -> int:
+        """Return how many of ``cohort`` clients must send their vector for the sum to be opened."""
+        return sizes.min_survivors(self, cohort)
 
     # What it is worth.
 
     @property
     def mechanism(self) -> Mechanism:
-        """One round as the public sees it."""
-        return guarantees.public_mechanism(self)
+        """One round as whoever the plan was calibrated against sees it; what a ledger spends."""
+        return guarantees.target_mechanism(self)
 
     @property
     def server_mechanism(self) -> Mechanism:
-        """One round in which the server knows that the client sent a message."""
+        """One round in which a server knows that the client sent a message."""
         return guarantees.server_mechanism(self)
+
+    @property
+    def target_audience(self) -> Audience:
+        """Against whom the plan is calibrated."""
+        return guarantees.target_audience(self)
 
     def privacy(
         self,
         *,
-        audience: Audience | str = Audience.PUBLIC,
+        audience: Audience | str | None = None,
         delta: float | None = None,
         rounds: int | None = None,
         participations: int | None = None,
     ) -> Guarantee:
         """Return what ``rounds`` rounds cost against ``audience``.
 
-        The server knows who took part: for it ``participations`` of one client count, as many as
-        the plan allows unless given.
+        Without one it is whom the plan is calibrated against: the public, or with two servers and
+        cohorts that are no secret the leader. A server knows who took part: for it
+        ``participations`` of one client count, as many as the plan allows unless given.
         """
         return guarantees.guarantee(
             self,
-            audience=Audience(audience),
+            audience=self.target_audience if audience is None else Audience(audience),
             delta=delta,
             rounds=rounds,
             participations=participations,
@@ -267,20 +291,20 @@ class CalibratedPlan(Plan):
     def releases(
         self,
         *,
-        audience: Audience | str = Audience.PUBLIC,
+        audience: Audience | str | None = None,
         rounds: int | None = None,
         participations: int | None = None,
     ) -> tuple[Mechanism, int]:
         """Return what ``audience`` sees of one client: a mechanism, and how often."""
         return guarantees.releases(
             self,
-            audience=Audience(audience),
+            audience=self.target_audience if audience is None else Audience(audience),
             rounds=self.rounds if rounds is None else rounds,
             participations=participations,
         )
 
-    def guarantees(self, *, rounds: int | None = None, delta: float | None = None) -> Guarantees:
-        """Return what ``rounds`` rounds cost against both audiences, to be quoted together."""
+    def guarantees(self, *, rounds: int | None = None, delta: float | None = None) -> AnyGuarantees:
+        """Return what ``rounds`` rounds cost against all audiences, to be quoted together."""
         return guarantees.all_guarantees(self, rounds=rounds, delta=delta)
 
     def mean_participations(self, rounds: int | None = None) -> int:
@@ -433,6 +457,8 @@ def _rounding_spec(plan: CalibratedPlan) -> codec.RoundingSpec:
 
 def _noise_spec(plan: CalibratedPlan, guaranteed: float, clients: int) -> codec.NoiseSpec:
     total = sizes.total_variance(plan, guaranteed)
+    if plan.aggregation is Servers.TWO and plan.noise is Noise.SKELLAM:
+        return codec.CentralSkellam(total)
     shares = plan.tolerance.survivors(clients)
     removable = plan.tolerance.dropout > 0
     match plan.noise:
@@ -477,6 +503,7 @@ def _check(plan: Plan) -> None:
         "bits": _checks.integer("bits", plan.bits, 2, 32),
         "sampling": choice("sampling", plan.sampling, Sampling),
         "noise": choice("noise", plan.noise, Noise),
+        "aggregation": choice("aggregation", plan.aggregation, Servers),
         "accountant": choice("accountant", plan.accountant, Accountant),
         "beta": _checks.between("beta", plan.beta, 0, 0.999999),
         "compression_error": _checks.positive("compression_error", plan.compression_error),
@@ -500,6 +527,7 @@ def _check(plan: Plan) -> None:
         put["compression"] = _checks.integer("compression", plan.compression, 1)
     _checks.assign(plan, **put)
     _check_population(plan)
+    _check_servers(plan)
     _check_shares(plan)
     integers.check(plan)
     clipping.check(plan)
@@ -539,17 +567,38 @@ def _check_population(plan: Plan) -> None:
         raise DomainError('public_sizes goes with sampling="poisson": other sizes are no secret')
 
 
+def _check_servers(plan: Plan) -> None:
+    if plan.aggregation is Servers.ONE:
+        if plan.noise_by is not None:
+            raise DomainError('noise_by goes with aggregation="two-servers" and only with it')
+        return
+    _checks.assign(plan, noise_by=choice("noise_by", plan.noise_by or NoiseBy.BOTH, NoiseBy))
+    if plan.noise not in {Noise.SKELLAM, Noise.NONE}:
+        raise DomainError(f'two servers add Skellam noise or none, got noise="{plan.noise}"')
+    for name in ("dropout", "colluding"):
+        if getattr(plan, name):
+            raise DomainError(
+                f"{name} must be 0 with two servers, which need none, got {getattr(plan, name)!r}"
+            )
+    if plan.quantile_noise is not None:
+        raise DomainError(
+            "quantile_noise must be None with two servers: both add one noise to all coordinates; "
+            'adapt the clip with aggregation="one-server"'
+        )
+
+
 def _check_shares(plan: Plan) -> None:
     for name in ("dropout", "colluding", "expected_dropout"):
         if (value := getattr(plan, name)) is not None:
             exact_share(name, value)
             _checks.assign(plan, **{name: float(value)})
-    if plan.expected_dropout is not None and plan.expected_dropout > plan.dropout:
+    one_server = plan.aggregation is Servers.ONE
+    if one_server and plan.expected_dropout is not None and plan.expected_dropout > plan.dropout:
         raise DomainError(
             f"expected_dropout must be at most dropout = {plan.dropout:g}, "
             f"got {plan.expected_dropout:g}; tolerate more dropouts"
         )
-    if plan.noise.distributed and plan.min_cohort is not None:
+    if plan.clients_add_noise and plan.min_cohort is not None:
         needed = plan.tolerance.min_cohort()
         if plan.min_cohort < needed:
             raise DomainError(

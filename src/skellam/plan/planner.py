@@ -20,7 +20,7 @@ from skellam.accounting.accountants import multiplier_guess
 from skellam.codec import MAX_RADIUS, rounded_norm_bound
 from skellam.errors import CertificateError, InfeasibleError
 from skellam.plan import clipping, integers, signal_model, sizes
-from skellam.plan.choices import Accountant, Noise, Rounding
+from skellam.plan.choices import Accountant, Noise, Rounding, Servers
 from skellam.plan.signal_model import SignalModel
 
 if TYPE_CHECKING:
@@ -96,16 +96,14 @@ class Request:
 
     def _total_limit(self, share: float, certified: float) -> float:
         plan = self.plan
-        if not plan.noise.distributed:
-            return min(share, certified)
-        total = share * plan.tolerance.survivors(self.min_cohort)
-        return min(total / self.surplus, certified) * (1 - 1e-9)
+        parties = plan.tolerance.survivors(self.min_cohort) if plan.clients_add_noise else 1
+        return min(share * parties / self.surplus, certified) * (1 - 1e-9)
 
     @property
     def min_variance(self) -> float:
         """The smallest guaranteed variance whose shares can be drawn, however large the cohort."""
         plan = self.plan
-        if not plan.noise.distributed:
+        if not plan.clients_add_noise:
             return sizes.MIN_SHARE
         return sizes.MIN_SHARE * plan.tolerance.survivors(plan.population_size) / self.surplus
 
@@ -139,7 +137,7 @@ def matched(plan: Plan, multiplier: float, *, delta: float | None) -> Calibrated
 
 
 def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
-    """Return the plan of least predicted error whose public epsilon is at most ``epsilon``."""
+    """Return the plan of least predicted error that costs at most ``epsilon``."""
     target = _checks.positive("epsilon", epsilon)
     _checks.open_unit("delta", delta)
     if plan.noise is Noise.NONE:
@@ -177,7 +175,7 @@ def min_bits(plan: CalibratedPlan, *, relative_error: float) -> int:
 
 
 def max_rounds(plan: CalibratedPlan, *, epsilon: float, delta: float | None) -> int:
-    """Return the largest number of rounds whose public epsilon is at most ``epsilon``."""
+    """Return the largest number of rounds that cost at most ``epsilon``."""
     target = _checks.positive("epsilon", epsilon)
 
     def allowed(rounds: int) -> bool:
@@ -248,7 +246,13 @@ def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> floa
     gaussian = replace(
         request,
         plan=replace(
-            request.plan, noise=Noise.GAUSSIAN, quantile_noise=None, rounding=None, l1=None
+            request.plan,
+            noise=Noise.GAUSSIAN,
+            aggregation=Servers.ONE,
+            noise_by=None,
+            quantile_noise=None,
+            rounding=None,
+            l1=None,
         ),
     )
 

@@ -19,6 +19,10 @@ chance to drop out; so r'(m) is taken at ``expected_dropout``, the largest chanc
 P(m), for a client that never drops out itself. Clients drop out independently of each other and of
 their data.
 
+With two servers a round runs if at least ``min_cohort`` messages come, whoever drops out. Then the
+others are those whose message came: at rates of at most r each, and r' is at most r but at
+m = min_cohort - 1, which has a chance of at most P(Bin(N - 1, r (1 - expected_dropout)) <= m).
+
 **How often.** A client's data enters at most ``participations`` rounds; beyond them it sends zeros
 with its noise. Where cohorts are random the plan's number is one that a client exceeds with a
 chance so small that stopping it changes the law of all releases by less than a ten-thousandth of
@@ -38,7 +42,7 @@ from numpy.typing import NDArray
 
 from skellam.cohorts import Tolerance, exact_share
 from skellam.errors import InfeasibleError
-from skellam.plan.choices import Sampling
+from skellam.plan.choices import Noise, Sampling, Servers
 
 if TYPE_CHECKING:
     from skellam.plan.plan import CalibratedPlan, Plan
@@ -60,11 +64,13 @@ _EPSILON: Final = 10.0
 """The epsilon up to which stopped clients are accounted for where no target is known."""
 _EXPENSIVE: Final = 1.5
 """Growth of the noise's variance from which on colluders make a cohort expensive."""
+_EXPECTED_DROPOUT: Final = 0.5
+"""Chance to drop out that is accounted for with two servers, where nothing else rests on it."""
 
 
 def tolerance(plan: Plan) -> Tolerance:
     """Return how many clients of a cohort may drop out and collude; nobody, if noise is central."""
-    if not plan.noise.distributed:
+    if not plan.clients_add_noise:
         return Tolerance(dropout=exact_share("dropout", plan.dropout))
     bits = _TAIL_BITS
     if plan.target_delta is not None:
@@ -79,11 +85,11 @@ def tolerance(plan: Plan) -> Tolerance:
 
 def crowded(plan: Plan) -> float:
     """Return the chance that a cohort holds more colluders than are planned for."""
-    return 2.0**-plan.tolerance.tail_bits if plan.noise.distributed and plan.colluding else 0.0
+    return 2.0**-plan.tolerance.tail_bits if plan.clients_add_noise and plan.colluding else 0.0
 
 
 def total_variance(plan: CalibratedPlan, guaranteed: float) -> float:
-    """Return the variance of all the noise of which colluders leave ``guaranteed`` unknown."""
+    """Return the variance of all the noise of which ``guaranteed`` stays unknown to everybody."""
     return guaranteed * surplus(plan, plan.min_cohort)
 
 
@@ -91,9 +97,11 @@ def surplus(plan: Plan, min_cohort: int) -> float:
     """Return the variance of all the noise over the variance that colluders do not know.
 
     One number for all cohorts of ``min_cohort`` and more, so that the noise does not depend on
-    their size.
+    their size. Of two servers each adds all the noise that is needed against the other.
     """
-    if not plan.noise.distributed or not plan.colluding:
+    if plan.noise_by is not None and plan.noise is not Noise.NONE:
+        return float(plan.noise_by.servers)
+    if not plan.clients_add_noise or not plan.colluding:
         return 1.0
     known = plan.tolerance.colluding_share(min_cohort)
     if not known < 1:
@@ -110,9 +118,11 @@ def min_planned(plan: Plan) -> int:
             rounds = plan.rounds * plan.selection_rate
             return _binomial_floor(
                 plan.population_size - 1,
-                plan.selection_rate,
+                _arrival_rate(plan),
                 min(2.0**-20, _DELTA_SHARE * (plan.target_delta or _DELTA) / rounds),
             )
+        case _ if plan.aggregation is Servers.TWO:
+            return min(2, plan.cohort)
         case Sampling.FIXED | Sampling.ALL:
             return plan.cohort - plan.tolerance.dropouts(plan.cohort)
         case Sampling.CYCLIC:
@@ -132,6 +142,30 @@ def max_planned(plan: Plan, chance: float) -> int:
     return min(plan.population_size, math.ceil(reach))
 
 
+def expected_dropout(plan: Plan) -> float:
+    """Return the chance, at most, that a client really drops out."""
+    if plan.expected_dropout is not None:
+        return plan.expected_dropout
+    return _EXPECTED_DROPOUT if plan.aggregation is Servers.TWO else plan.dropout / 2
+
+
+def _arrival_rate(plan: Plan) -> float:
+    """Return the chance that a client is counted in the size by which a round runs or is skipped.
+
+    With two servers those are counted whose message came, with one those who were invited.
+    """
+    if plan.aggregation is Servers.TWO:
+        return plan.selection_rate * (1 - expected_dropout(plan))
+    return plan.selection_rate
+
+
+def min_survivors(plan: CalibratedPlan, cohort: int) -> int:
+    """Return how many of ``cohort`` clients must send their vector for the sum to be opened."""
+    if plan.aggregation is Servers.TWO:
+        return plan.min_cohort
+    return max(1, plan.tolerance.survivors(cohort))
+
+
 def chosen_min_cohort(plan: Plan) -> int:
     """Return the smallest cohort that is summed: as given, or as large as is hardly ever missed.
 
@@ -142,10 +176,12 @@ def chosen_min_cohort(plan: Plan) -> int:
     needed = plan.min_cohort or plan.tolerance.min_cohort()
     planned = min_planned(plan)
     if needed > planned and not _bearable(plan, needed):
+        borne = f"a dropout of {plan.dropout:g} and {plan.colluding:g} colluding"
+        if plan.aggregation is Servers.TWO:
+            borne = f"an expected dropout of {expected_dropout(plan):g}"
         raise InfeasibleError(
-            f"cohorts of {plan.cohort} are too small for a dropout of {plan.dropout:g} and "
-            f"{plan.colluding:g} colluding: {needed} clients must take part in every round; take "
-            "a larger cohort" + _hint(plan)
+            f"cohorts of {plan.cohort} are too small for {borne}: {needed} clients must take part "
+            "in every round; take a larger cohort" + _hint(plan)
         )
     return plan.min_cohort or max(needed, planned)
 
@@ -244,8 +280,8 @@ def run_rates(plan: CalibratedPlan) -> tuple[tuple[float, float], ...]:
 
 
 def _dropout(plan: Plan) -> float:
-    """Return the largest chance that a client really drops out."""
-    return plan.dropout / 2 if plan.expected_dropout is None else plan.expected_dropout
+    """Return the largest chance to drop out after a client was counted; none with two servers."""
+    return 0.0 if plan.aggregation is Servers.TWO else expected_dropout(plan)
 
 
 @lru_cache(maxsize=256)
@@ -270,11 +306,13 @@ def deciding_chance(plan: Plan, min_cohort: int) -> float:
 
     if not plan.sampling.secret or plan.public_sizes:
         return 0.0
-    others = binom.pmf(min_cohort - 1, plan.population_size - 1, plan.selection_rate)
+    # Messages that come number at least Bin(N - 1, arrival rate), whoever drops out less often.
+    law = binom.cdf if plan.aggregation is Servers.TWO else binom.pmf
+    others = law(min_cohort - 1, plan.population_size - 1, _arrival_rate(plan))
     # Sizes beyond those that `run_rates` looks at are charged here too.
     decides = plan.selection_rate * float(others) * (1 + 1e-9) + _UNLIKELY
     runs = run_chance(
-        plan.population_size, plan.selection_rate, min_cohort, plan.tolerance, _dropout(plan)
+        plan.population_size, _arrival_rate(plan), min_cohort, plan.tolerance, _dropout(plan)
     )
     return min(1.0, decides / runs) if runs > 0 else 1.0
 

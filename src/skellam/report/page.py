@@ -10,6 +10,7 @@ from typing import Final
 
 from skellam.engines import durable
 from skellam.federated.history import Record
+from skellam.plan import TwoServerGuarantees
 from skellam.report import curves, sections
 from skellam.report.markup import NOTHING, Markup, bound, join, percent, tag
 from skellam.report.run import Run, read
@@ -93,10 +94,15 @@ def _numbers(run: Run) -> Iterator[Markup]:
         yield card("ε against the public", NOTHING, "no guarantee")
         yield card("ε against the server", NOTHING, "no guarantee")
         return
-    public, server, mean = found
+    public = found.public
     yield card("ε against the public", bound(public.epsilon), f"δ = {bound(public.delta)}")
-    told = f"for every client; {bound(mean.epsilon)} for the mean client, which is no bound"
-    yield card("ε against the server", bound(server.epsilon), told)
+    if isinstance(found, TwoServerGuarantees):
+        helper = f"{bound(found.helper.epsilon)} against the helper"
+        yield card("ε against the leader", bound(found.leader.epsilon), helper)
+    else:
+        mean = bound(found.server_mean.epsilon)
+        told = f"for every client; {mean} for the mean client, which is no bound"
+        yield card("ε against the server", bound(found.server.epsilon), told)
     clipped = [r.clipped for r in run.records if r.clipped is not None]
     if clipped:
         last = min(max(clipped[-1], 0.0), 1.0)

@@ -15,7 +15,7 @@ from skellam.accounting.ledger import Account, read_ledger
 from skellam.errors import DataError
 from skellam.federated.history import Header, Record, read_records
 from skellam.federated.spending import guarantees
-from skellam.plan import Guarantees
+from skellam.plan import AnyGuarantees
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Run:
     header: Header
     records: tuple[Record, ...]
     ledger: LedgerSummary | None = None
-    guarantees: Guarantees | None = field(init=False)
+    guarantees: AnyGuarantees | None = field(init=False)
     """What holds for all that was released; none without a ledger of secret noise."""
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class Run:
         """The rounds after which the model was measured."""
         return tuple(r for r in self.records if r.evaluated)
 
-    def _guarantees(self) -> Guarantees | None:
+    def _guarantees(self) -> AnyGuarantees | None:
         if self.ledger is None or self.header.replayable or not self.header.private:
             return None
         return guarantees(self.ledger.account, self.header.plan, self.header.population)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from skellam.accounting.guarantee import Guarantee
 from skellam.federated.history import Record
+from skellam.plan import TwoServerGuarantees
 from skellam.report.markup import Markup, bound, chance, join, number, size, tag
 from skellam.report.run import Run
 
@@ -42,8 +43,7 @@ def warnings(run: Run) -> Iterator[Markup]:
     if done and run.header.plan.noise.distributed:
         yield tag(
             "p",
-            f"A simulation: {done}. What is said against the server holds for the same plan with "
-            "secure aggregation.",
+            f"A simulation: {done}. What is said against servers holds for the same plan with masks.",
             class_="note",
             role="note",
         )
@@ -63,6 +63,13 @@ def _guarantees(run: Run) -> Iterator[Markup]:
         "Whoever also sees who took part; no client takes part more often than it says.",
         "The same, on average: many clients take part more often, and this is no bound for them.",
     )
+    if isinstance(found, TwoServerGuarantees):
+        titles = ("The public", "The leader", "The helper")
+        sees = (
+            "Whoever sees the releases and not who took part.",
+            "The server that trains: it sees who took part, and knows its own noise.",
+            "The second server: it sees who took part, and knows its own noise and the masks.",
+        )
     common = [
         line for line in found.public.assumptions if all(line in g.assumptions for g in found)
     ]

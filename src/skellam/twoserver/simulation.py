@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from skellam.entropy import Entropy
@@ -78,13 +78,18 @@ def run_round(
     *,
     entropy: Entropy,
     round_input: bytes = bytes(32),
+    label: bytes | None = None,
+    before_job: Callable[[], object] | None = None,
 ) -> Simulation:
     """Return the run after ``round_``, in which the clients of ``vectors`` took part.
 
-    The error of a client or server that refuses to go on is raised.
+    Each vector is asked for once if their ``label`` is given. ``before_job`` is called when all
+    reports are in and before the helper is asked. The error of a client or server that refuses to
+    go on is raised.
     """
     s = simulation
-    label = next((vector.label for vector in vectors.values()), b"")
+    if label is None:
+        label = next((vector.label for vector in vectors.values()), b"")
     collecting = s.leader.begin(round_, round_input, label=label)
     start = collecting.start_message(setting=s.leader_setting)
     constants = s.leader.constants
@@ -101,6 +106,8 @@ def run_round(
             yield state.message
 
     waiting = collecting.add(reports(), setting=s.leader_setting).close()
+    if before_job is not None:
+        before_job()
     job = waiting.job(setting=s.leader_setting)
     answered = helper.handle(s.helper, job, setting=s.helper_setting)
     if isinstance(answered, Refused):
