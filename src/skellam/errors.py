@@ -15,7 +15,8 @@
     │   ├── MessageError                bytes that are not a message of this version
     │   ├── PhaseError                  a phase used twice or out of order
     │   ├── TamperError                 somebody lied; `culprit` names who, where that is known
-    │   └── ThresholdError              too few participants or survivors
+    │   ├── ThresholdError              too few participants or survivors
+    │   └── HelperUnreachableError      the second of two servers did not answer in time
     ├── TrainingError                   training cannot go on, or released nothing
     ├── WorkerError                     a process that encodes for this one has ended
     ├── DataError                       a data file that is missing, truncated or mislabelled
@@ -90,6 +91,10 @@ class TamperError(ProtocolError):
 
 class ThresholdError(ProtocolError):
     """Too few participants or survivors for the sum to stay private."""
+
+
+class HelperUnreachableError(ProtocolError):
+    """The second of two servers did not answer in time; the same request may be sent again."""
 
 
 class TrainingError(SkellamError):

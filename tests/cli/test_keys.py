@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from skellam.cli import app
-from skellam.engines.flower.node import read_identity, read_roster
+from skellam.engines.key_files import read_identity, read_roster
 
 
 def run(*words):

@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from skellam.accounting.ledger import Ledger
 from skellam.engines.flower import InProcessGrid, SecureGrid, protect
-from skellam.engines.flower.node import read_roster, write_identity, write_roster
+from skellam.engines.key_files import read_roster, write_identity, write_roster
 from skellam.entropy import SystemEntropy
 from skellam.plan import Plan
 from skellam.secagg import Identity

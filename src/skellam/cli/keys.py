@@ -26,7 +26,7 @@ def new(
     \b
     skellam keys new client-7.key --number 7
     """
-    from skellam.engines.flower import node
+    from skellam.engines import key_files
     from skellam.entropy import SystemEntropy, random_bytes
     from skellam.secagg import Identity
 
@@ -34,7 +34,7 @@ def new(
     chosen = number
     if chosen is None:
         chosen = int.from_bytes(random_bytes(6, entropy=entropy), "big")
-    public = node.write_identity(path, Identity.generate(chosen, entropy=entropy))
+    public = key_files.write_identity(path, Identity.generate(chosen, entropy=entropy))
     answer(
         {"number": chosen, "secret": str(path), "public": str(public)},
         f"client {chosen}: {path} is secret and stays here; give {public} to everybody",
@@ -56,9 +56,9 @@ def roster(
     \b
     skellam keys roster client-7.key.pub client-8.key.pub --out roster.json
     """
-    from skellam.engines.flower import node
+    from skellam.engines import key_files
 
-    found = node.write_roster(out, publics)
+    found = key_files.write_roster(out, publics)
     answer(
         {"roster": str(out), "clients": sorted(found.keys)},
         f"{out} has {len(found.keys)} clients",

@@ -171,6 +171,8 @@ def _aggregation(engine: Engine, plan: CalibratedPlan) -> Callable[..., fl.Aggre
             return fl.two_servers if plan.aggregation is Servers.TWO else fl.secure
         case Engine.UNMASKED:
             return fl.unmasked
+        case Engine.TRUSTED_SUM:
+            return fl.trusted_sum
         case Engine.NON_PRIVATE:
             return fl.non_private
         case _ as never:

@@ -27,6 +27,7 @@ VERBS = {
     "audit": "Attack a plan's rounds with a canary: a lower bound on epsilon beside the claim.",
     "cite": "List the publications to cite for what a plan runs.",
     "keys": "Make identity keys and rosters for a fleet.",
+    "helper": "Run the helper of two servers: it adds up masks and noise, and sees no vector.",
     "ledger": "Make a ledger: a budget, and what was spent of it.",
 }
 """The verbs with the first line of their help: the list of them loads none."""

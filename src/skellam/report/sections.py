@@ -43,7 +43,8 @@ def warnings(run: Run) -> Iterator[Markup]:
     if done and run.header.plan.noise.distributed:
         yield tag(
             "p",
-            f"A simulation: {done}. What is said against servers holds for the same plan with masks.",
+            f"A simulation: {done}. What is said against servers holds for the same plan "
+            "with masks.",
             class_="note",
             role="note",
         )

@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedPro
 from oracles.flower_fleet import D, Fleet, client_app, flat, model, plan, step, train
 from skellam.accounting.ledger import Ledger
 from skellam.engines import local
-from skellam.engines.flower.node import read_identity
+from skellam.engines.key_files import read_identity
 from skellam.entropy import SeededEntropy
 from skellam.errors import BudgetError, DomainError, LedgerError, ShapeError
 

@@ -15,11 +15,12 @@ from skellam.errors import MissingExtraError
 if TYPE_CHECKING:
     from skellam.engines.flower.client import protect
     from skellam.engines.flower.metrics import MetricRanges
-    from skellam.engines.flower.node import Limits, Node, read_roster
+    from skellam.engines.flower.node import Limits, Node
     from skellam.engines.flower.server import SecureGrid, secured
     from skellam.engines.flower.simulation import simulated_roster, simulation_folder
     from skellam.engines.flower.strategies import mean_based
     from skellam.engines.flower.testing import InProcessGrid
+    from skellam.engines.key_files import read_roster
 
 __all__ = [
     "InProcessGrid",

@@ -1,15 +1,11 @@
 """A node: who it is, whom it knows, what it allows, and where it keeps account.
 
-`Limits` are what a client demands whatever the server says; key files and rosters are what
-``skellam keys`` writes. Nothing here needs Flower.
+`Limits` are what a client demands whatever the server says. Nothing here needs Flower.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import tomllib
-from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from skellam import _checks
 from skellam.engines.flower.client_state import Spending, StageLog
+from skellam.engines.key_files import read_identity, read_roster
 from skellam.errors import BudgetError, DataError, DomainError, TamperError, ThresholdError
 from skellam.plan import CalibratedPlan, Noise, guarantees
 from skellam.secagg import Identity, Party, Roster, RoundParameters
@@ -27,9 +24,6 @@ if TYPE_CHECKING:
 
 NODE_CONFIG_KEY = "skellam"
 """The key of a SuperNode's ``--node-config`` that names its file."""
-PUBLIC_SUFFIX = ".pub"
-_IDENTITY, _PUBLIC, _ROSTER = "skellam-identity", "skellam-public-key", "skellam-roster"
-_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,49 +219,6 @@ class Node:
         return self.spend.with_name(self.spend.name + suffix)
 
 
-def write_identity(path: Path, identity: Identity) -> Path:
-    """Write the secret key (readable by its owner alone) and, beside it, the public one."""
-    public = path.with_name(path.name + PUBLIC_SUFFIX)
-    record = {"number": identity.number, "key": identity.key.hex()}
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise DataError(f"{path} exists; a key is never overwritten") from error
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(_text(_IDENTITY, record))
-    shown = {"number": identity.number, "key": identity.public.hex()}
-    public.write_text(_text(_PUBLIC, shown), encoding="utf-8")
-    return public
-
-
-def read_identity(path: Path) -> Identity:
-    """Return the identity that `write_identity` wrote."""
-    record = _read(path, _IDENTITY)
-    return Identity(*_entry(path, record))
-
-
-def write_roster(path: Path, publics: Iterable[Path]) -> Roster:
-    """Write the roster of all whose public keys are in the files ``publics``."""
-    keys: dict[int, bytes] = {}
-    for public in publics:
-        number, key = _entry(public, _read(public, _PUBLIC))
-        if number in keys:
-            raise DataError(f"{public} has the number {number}, which another key has already")
-        keys[number] = key
-    record = {"keys": {str(number): keys[number].hex() for number in sorted(keys)}}
-    path.write_text(_text(_ROSTER, record), encoding="utf-8")
-    return Roster(keys)
-
-
-def read_roster(path: str | Path) -> Roster:
-    """Return the roster that `write_roster` wrote."""
-    record = _read(Path(path), _ROSTER)
-    try:
-        return Roster({int(n): bytes.fromhex(key) for n, key in record["keys"].items()})
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is no roster") from error
-
-
 def _digest(name: str, text: str) -> str:
     if not (isinstance(text, str) and len(text) == 64 and set(text) <= set("0123456789abcdef")):
         raise DomainError(
@@ -288,25 +239,3 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a node's TOML file: {error}") from error
-
-
-def _text(kind: str, record: dict[str, Any]) -> str:
-    return json.dumps({kind: _VERSION, **record}, indent=1) + "\n"
-
-
-def _read(path: Path, kind: str) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        # The file may hold a secret key: its text stays out of the message.
-        raise DataError(f"{path} cannot be read as {kind}") from error
-    if not isinstance(record, dict) or record.pop(kind, None) != _VERSION:
-        raise DataError(f"{path} is no {kind} of version {_VERSION}")
-    return record
-
-
-def _entry(path: Path, record: dict[str, Any]) -> tuple[int, bytes]:
-    try:
-        return int(record["number"]), bytes.fromhex(record["key"])
-    except (KeyError, TypeError, ValueError):
-        raise DataError(f"{path} has no number or no key") from None

@@ -23,7 +23,6 @@ from skellam.accounting.ledger import Ledger
 from skellam.engines.flower.client_state import open_ledger
 from skellam.engines.flower.messages import common_digest, model_of, record_of
 from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
-from skellam.engines.flower.node import read_roster
 from skellam.engines.flower.progress import Progress
 from skellam.engines.flower.round_config import (
     RoundConfig,
@@ -34,6 +33,7 @@ from skellam.engines.flower.round_config import (
 from skellam.engines.flower.rounds import FleetResult, NodeFault, SecureRound, invited
 from skellam.engines.flower.simulation import simulated_roster, simulation_folder
 from skellam.engines.flower.strategies import adapt
+from skellam.engines.key_files import read_roster
 from skellam.entropy import Entropy, SystemEntropy, random_bytes
 from skellam.errors import (
     BudgetError,

@@ -1,0 +1,276 @@
+"""The leader between two requests: each phase is durable before anything follows from it.
+
+A round is spent from the leader's ledger when its reports are in; then the sum of masked vectors is
+written, the helper is asked once, and what its answer opens is written before it is used. Killed
+anywhere, `Leader` goes on from the phase that was written last, and asks again with the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from logging import getLogger
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from skellam import errors
+from skellam.engines import durable
+from skellam.engines.helper.web import PATH
+from skellam.engines.local import Spend, spend_nothing
+from skellam.entropy import Entropy
+from skellam.errors import (
+    DataError,
+    DomainError,
+    HelperUnreachableError,
+    MissingExtraError,
+    ProtocolError,
+    ThresholdError,
+)
+from skellam.twoserver import RunConstants
+from skellam.twoserver.leader import (
+    Collecting,
+    Forgetting,
+    Idle,
+    LeaderSetting,
+    Proposed,
+    Release,
+    Waiting,
+    propose,
+)
+from skellam.twoserver.messages import Refusal, Report
+from skellam.twoserver.state import Stored
+
+Collect: TypeAlias = Callable[[bytes, bytes], Iterable[bytes]]
+"""From the run's offer and the round's start, for clients, to the reports that came in time."""
+_Phase: TypeAlias = Proposed | Idle | Waiting | Forgetting
+_PHASES: Final = (Proposed, Idle, Waiting, Forgetting)
+_log = getLogger("skellam.leader")
+
+
+class HelperLine(Protocol):
+    """A way to the helper."""
+
+    def __call__(self, message: bytes) -> bytes:
+        """Return the helper's reply; raise `ProtocolError` where it refuses, or cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpsLine:
+    """A line to a helper at ``url``, with a certificate that ``authority`` signed.
+
+    Without an ``authority`` (a PEM file) the system's are believed. A request that fails on the way
+    is sent again, with the same bytes, until ``timeout`` seconds have passed.
+    """
+
+    url: str
+    authority: Path | None = None
+    timeout: float = 120.0
+
+    def __call__(self, message: bytes) -> bytes:
+        """Return the helper's reply."""
+        try:
+            import httpx
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                "a leader needs httpx: pip install 'skellam[helper]'"
+            ) from error
+        context = ssl.create_default_context(cafile=self.authority)
+        deadline, pause = time.monotonic() + self.timeout, 0.1
+        with httpx.Client(verify=context, trust_env=False) as client:
+            while True:
+                left = deadline - time.monotonic()
+                try:
+                    reply = client.post(
+                        self.url.rstrip("/") + PATH, content=message, timeout=max(left, 1.0)
+                    )
+                except httpx.TransportError as error:
+                    if time.monotonic() + pause > deadline:
+                        raise HelperUnreachableError(
+                            f"the helper at {self.url} cannot be reached: {error}"
+                        ) from error
+                    time.sleep(pause)
+                    pause = min(2 * pause, 2.0)
+                else:
+                    return _content(reply.status_code, reply.content)
+
+
+def _content(status: int, content: bytes) -> bytes:
+    if status == 200:
+        return content
+    try:
+        record = json.loads(content)
+        kind, text = getattr(errors, str(record["error"])), str(record["text"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        kind, text = ProtocolError, f"status {status}"
+    refusal = kind if isinstance(kind, type) and issubclass(kind, ProtocolError) else ProtocolError
+    raise refusal(f"the helper refuses: {text}")
+
+
+class Leader:
+    """One run at the leader, kept in the file ``path``."""
+
+    def __init__(
+        self, path: Path, phase: _Phase, setting: LeaderSetting, helper: HelperLine
+    ) -> None:
+        self._path, self._phase, self._setting, self._helper = path, phase, setting, helper
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        constants: RunConstants,
+        *,
+        setting: LeaderSetting,
+        helper: HelperLine,
+        entropy: Entropy,
+    ) -> Leader:
+        """Return the run at ``path``, which is proposed to the helper if there is none.
+
+        A run whose constants are others is refused. A round that a kill cut off is finished first:
+        `release` has it.
+        """
+        if path.exists():
+            phase = _read(path)
+            _require_same(phase, constants)
+        else:
+            phase = propose(constants, setting=setting, entropy=entropy)
+        leader = cls(path, phase, setting, helper)
+        leader._keep(phase)
+        leader.settle()
+        return leader
+
+    @property
+    def constants(self) -> RunConstants:
+        """The constants of the run."""
+        return self._idle.constants
+
+    @property
+    def next_round(self) -> int:
+        """The first round that may still begin."""
+        return self._idle.next_round
+
+    @property
+    def release(self) -> Release | None:
+        """What the latest round opened, if it opened anything."""
+        return self._idle.release
+
+    @property
+    def _idle(self) -> Idle:
+        if not isinstance(self._phase, Idle):
+            raise ProtocolError("a request to the helper is open; call settle() first")
+        return self._phase
+
+    def settle(self) -> None:
+        """Finish what a kill or a helper that was away left open."""
+        match self._phase:
+            case Proposed():
+                reply = self._helper(self._phase.message)
+                self._keep(self._phase.granted(reply, setting=self._setting))
+            case Waiting():
+                self._finish(self._phase, {})
+            case Forgetting():
+                self._forget(self._phase)
+            case Idle():
+                pass
+
+    def round(
+        self,
+        round_: int,
+        round_input: bytes,
+        collect: Collect,
+        *,
+        label: bytes = b"",
+        spend: Spend = spend_nothing,
+    ) -> Release:
+        """Run round ``round_`` and return what it opened.
+
+        `ThresholdError` means that too few reports came: the round is given up at no cost. With any
+        other error of the helper's the round stays open, and `settle` finishes it.
+        """
+        self.settle()
+        setting = self._setting
+        collecting = self._idle.begin(round_, round_input, label=label)
+        start = collecting.start_message(setting=setting)
+        collecting, reports = self._collected(collecting, collect(self._idle.offer, start))
+        try:
+            waiting = collecting.close()
+            spend()
+        except BaseException:
+            self._keep(collecting.skip())
+            raise
+        self._keep(waiting)
+        return self._finish(waiting, reports)
+
+    def _collected(
+        self, collecting: Collecting, messages: Iterable[bytes]
+    ) -> tuple[Collecting, dict[int, bytes]]:
+        """Return the phase with all reports, and these by their senders."""
+        kept = list(messages)
+        collecting = collecting.add(kept, setting=self._setting)
+        for rejection in collecting.rejections:
+            _log.warning("a report does not count: %s", rejection.reason)
+        reports = dict[int, bytes]()
+        for data in kept:
+            try:
+                reports.setdefault(Report.decode(data).sender, data)
+            except ProtocolError:
+                continue
+        return collecting, reports
+
+    def _finish(self, waiting: Waiting, reports: dict[int, bytes]) -> Release:
+        """Ask the helper for the masks, without whom it refuses, and open the sum."""
+        setting = self._setting
+        while True:
+            reply = self._helper(waiting.job(setting=setting))
+            if reply[1:2] != bytes([Refusal.TAG]):
+                break
+            try:
+                waiting = waiting.refused(reply, reports, setting=setting)
+            except (ThresholdError, DomainError) as error:
+                self._forget(waiting.abandon())
+                raise ThresholdError(f"the helper refuses too many clients: {error}") from error
+            self._keep(waiting)
+        opened = waiting.open(reply, setting=setting)
+        self._keep(opened)
+        if opened.release is None:
+            raise ProtocolError("the round opened nothing")
+        return opened.release
+
+    def abandon(self) -> None:
+        """Give the open round up: the helper forgets it if it answered; participations stay."""
+        if isinstance(self._phase, Waiting):
+            self._forget(self._phase.abandon())
+
+    def _forget(self, phase: Forgetting) -> None:
+        self._keep(phase)
+        reply = self._helper(phase.message(setting=self._setting))
+        self._keep(phase.done(reply, setting=self._setting))
+
+    def _keep(self, phase: _Phase) -> None:
+        if isinstance(phase, Idle) and phase.next_round >= phase.constants.rounds:
+            phase = phase.ended()
+        durable.replace(self._path, phase.to_bytes(), mode=durable.SECRET)
+        self._phase = phase
+
+
+def _read(path: Path) -> _Phase:
+    try:
+        data = path.read_bytes()
+        kinds: dict[int, type[_Phase]] = {kind.TAG: kind for kind in _PHASES}
+        kind: type[Stored] = kinds[data[1]]
+        found = kind.from_bytes(data)
+    except (OSError, IndexError, KeyError, ProtocolError) as error:
+        raise DataError(f"cannot read the leader's state {path}: {error}") from error
+    if not isinstance(found, _PHASES):
+        raise DataError(f"{path} is no state of a leader")
+    return found
+
+
+def _require_same(phase: _Phase, constants: RunConstants) -> None:
+    known = phase.constants if isinstance(phase, Proposed) else phase.run.constants
+    blank = bytes(32)
+    if replace(known, leader_key=blank, helper_key=blank) != constants:
+        raise DataError("the leader's state is of a run with other constants; begin another run")
