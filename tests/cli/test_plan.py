@@ -37,6 +37,19 @@ def test_the_plan_on_disk_is_the_one_that_python_makes(tmp_path):
         assert line.name in shown.output
 
 
+def test_two_servers_are_planned_with_an_epsilon_for_each_audience(tmp_path):
+    given = {"aggregation": "two-servers", "noise_by": "helper", "sampling": "cyclic"}
+    record = json.loads(run(tmp_path, "--json", **given).output)
+    plan = sk.Plan.load(tmp_path / "plan.json")
+    assert (plan.aggregation, plan.noise_by) == ("two-servers", "helper")
+    explained = record["explanation"]
+    assert explained["epsilon, leader"]["value"] == "2"
+    assert explained["epsilon, helper"]["value"] == "inf"
+    refused = run(tmp_path, aggregation="two-servers", dropout=0.1)
+    assert refused.exit_code == 1
+    assert "dropout must be 0" in refused.stderr
+
+
 def test_json_holds_the_plan_and_every_reason(tmp_path):
     record = json.loads(run(tmp_path, "--json").output)
     plan = sk.Plan.from_json(json.dumps(record["plan"]))

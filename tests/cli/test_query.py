@@ -22,6 +22,17 @@ def run(*words):
     return CliRunner().invoke(app, ["query", *map(str, words)])
 
 
+def test_two_servers_answer_with_the_noise_of_both(file):
+    """An interval of 1 - 1e-9: a false alarm in 10^9 runs."""
+    given = ["--secure", "--aggregation=two-servers", "--confidence=0.999999999", "--json"]
+    shown = run("count", file, *TARGETS, *given)
+    assert shown.exit_code == 0, shown.output
+    record = json.loads(shown.output)
+    (line,) = record["answer"]
+    assert line["low"] <= 300 <= line["high"]
+    assert record["guarantee"]["audience"] == "leader"
+
+
 @pytest.mark.parametrize(
     ("job", "options", "truth"),
     [

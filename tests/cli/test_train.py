@@ -33,6 +33,21 @@ def test_a_run_is_trained_verified_and_not_begun_twice(tmp_path):
     assert len(Ledger.verify(folder / "ledger").spends) == 2
 
 
+def test_two_servers_train_and_state_three_epsilons(tmp_path):
+    folder = tmp_path / "run"
+    given = ["--epsilon=8", "--aggregation=two-servers", "--sampling=cyclic", "--rounds=2"]
+    shown = run("train", "digits", "--folder", folder, *given, "--cohort=20", "--json")
+    assert shown.exit_code == 0, shown.output
+    record = json.loads(shown.stdout)
+    found = {name: guarantee["epsilon"] for name, guarantee in record["guarantees"].items()}
+    assert found["public"] < found["leader"] == found["helper"] <= 8
+    assert json.loads((folder / "run.json").read_text())["aggregate"] == "two_servers"
+    assert run("report", folder).exit_code == 0
+    assert "The helper" in (folder / "report.html").read_text()
+    refused = run("train", "digits", "--folder", folder, "--resume", "--engine=unmasked")
+    assert refused.exit_code == 1
+
+
 def test_the_clip_adapts_on_request_and_goes_on_adapting(tmp_path):
     folder = tmp_path / "run"
     options = ["--epsilon=8", "--adaptive-clip=0.7", "--quantile-noise=0.1"]

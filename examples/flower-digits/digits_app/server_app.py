@@ -1,6 +1,7 @@
 """The server: FedAvg, unchanged, on a grid that shows it nothing but noisy sums."""
 
 import time
+from dataclasses import replace
 
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
@@ -8,23 +9,37 @@ from flwr.serverapp.strategy import FedAvg
 
 from digits_app import task
 from skellam import Plan
-from skellam.engines.flower import secured
+from skellam.engines.flower import LeaderFiles, secured
 
 app = ServerApp()
 
 
 def plan_of(config, clients: int) -> Plan:
     """Return the plan, but for the noise."""
-    return Plan(
+    plan = Plan(
         dimension=task.dimension(),
         clip=1.0,
         cohort=clients,
         rounds=config["num-rounds"],
         sampling="all",
         bits=16,
-        dropout=config["dropout"],
-        colluding=config["colluding"],
     )
+    if config.get("helper"):
+        return replace(plan, aggregation="two-servers", min_cohort=3)
+    return replace(plan, dropout=config["dropout"], colluding=config["colluding"])
+
+
+def helper_of(config) -> dict:
+    """Return where the second of two servers is, and the files of the leader, if there are two."""
+    if not config["helper"]:
+        return {}
+    files = LeaderFiles(
+        identity=config["leader-key"],
+        helper=config["helper-key"],
+        state=config["leader-state"],
+        authority=config["helper-authority"],
+    )
+    return {"helper": config["helper"], "leader": files}
 
 
 def evaluate(_: int, arrays: ArrayRecord) -> MetricRecord:
@@ -56,6 +71,7 @@ def run(grid: Grid, context: Context):
         roster=config["roster"],
         ledger=config["ledger"],
         stage_timeout=config["stage-timeout"],
+        **helper_of(config),
     )
     result = strategy.start(
         secure,

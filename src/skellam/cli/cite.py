@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from skellam.cli.answer import AsJson, answer
-from skellam.plan import Accountant, Noise, Plan, Sampling
+from skellam.plan import Accountant, Noise, Plan, Sampling, Servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,13 @@ REMOVAL = Reference(
     "EuroSys 2024",
     "noise that is added for dropouts and removed again",
 )
+TWO_SERVERS = Reference(
+    "H. Corrigan-Gibbs, D. Boneh",
+    2017,
+    "Prio: Private, Robust, and Scalable Computation of Aggregate Statistics",
+    "NSDI 14",
+    "servers that do not collude, and one message from a client",
+)
 COMPRESSION = Reference(
     "W.-N. Chen, C. A. Choquette-Choo, P. Kairouz, A. T. Suresh",
     2022,
@@ -106,9 +113,10 @@ APPLIES: tuple[tuple[Reference, Callable[[Plan], bool]], ...] = (
     (LOSSES, lambda plan: plan.accountant is Accountant.BEST and plan.sampling != Sampling.ALL),
     (RENYI, lambda _: True),
     (AMPLIFICATION, lambda plan: plan.accountant is Accountant.PAPER),
-    (SECURE_AGGREGATION, lambda plan: plan.noise.distributed),
-    (GRAPH, lambda plan: plan.noise.distributed),
-    (REMOVAL, lambda plan: plan.noise.distributed and plan.dropout > 0),
+    (SECURE_AGGREGATION, lambda plan: plan.clients_add_noise),
+    (GRAPH, lambda plan: plan.clients_add_noise),
+    (REMOVAL, lambda plan: plan.clients_add_noise and plan.dropout > 0),
+    (TWO_SERVERS, lambda plan: plan.aggregation is Servers.TWO),
     (COMPRESSION, lambda plan: plan.compression is not None),
 )
 """Every reference with the plans that it belongs to."""

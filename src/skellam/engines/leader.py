@@ -19,7 +19,6 @@ from typing import Final, Protocol, TypeAlias
 from skellam import errors
 from skellam.engines import durable
 from skellam.engines.helper.web import PATH
-from skellam.engines.local import Spend, spend_nothing
 from skellam.entropy import Entropy
 from skellam.errors import (
     DataError,
@@ -40,11 +39,15 @@ from skellam.twoserver.leader import (
     Waiting,
     propose,
 )
-from skellam.twoserver.messages import Refusal, Report
+from skellam.twoserver.messages import Refusal, Report, message_digest
 from skellam.twoserver.state import Stored
 
 Collect: TypeAlias = Callable[[bytes, bytes], Iterable[bytes]]
 """From the run's offer and the round's start, for clients, to the reports that came in time."""
+SpendRound: TypeAlias = Callable[[bool], object]
+"""Called with whether a report replays; what it raises gives the round up at no cost."""
+Blame: TypeAlias = Callable[[bytes, str], object]
+"""Called with a report that does not count, and why."""
 _Phase: TypeAlias = Proposed | Idle | Waiting | Forgetting
 _PHASES: Final = (Proposed, Idle, Waiting, Forgetting)
 _log = getLogger("skellam.leader")
@@ -183,10 +186,12 @@ class Leader:
         collect: Collect,
         *,
         label: bytes = b"",
-        spend: Spend = spend_nothing,
+        spend: SpendRound | None = None,
+        blame: Blame | None = None,
     ) -> Release:
         """Run round ``round_`` and return what it opened.
 
+        ``spend`` is called when all reports are in and before the helper is asked.
         `ThresholdError` means that too few reports came: the round is given up at no cost. With any
         other error of the helper's the round stays open, and `settle` finishes it.
         """
@@ -194,31 +199,18 @@ class Leader:
         setting = self._setting
         collecting = self._idle.begin(round_, round_input, label=label)
         start = collecting.start_message(setting=setting)
-        collecting, reports = self._collected(collecting, collect(self._idle.offer, start))
+        sent = list(collect(self._idle.offer, start))
+        collecting = collecting.add(sent, setting=setting)
+        reports = _counted(sent, collecting, blame)
         try:
             waiting = collecting.close()
-            spend()
+            if spend is not None:
+                spend(waiting.gathered.replayable)
         except BaseException:
             self._keep(collecting.skip())
             raise
         self._keep(waiting)
         return self._finish(waiting, reports)
-
-    def _collected(
-        self, collecting: Collecting, messages: Iterable[bytes]
-    ) -> tuple[Collecting, dict[int, bytes]]:
-        """Return the phase with all reports, and these by their senders."""
-        kept = list(messages)
-        collecting = collecting.add(kept, setting=self._setting)
-        for rejection in collecting.rejections:
-            _log.warning("a report does not count: %s", rejection.reason)
-        reports = dict[int, bytes]()
-        for data in kept:
-            try:
-                reports.setdefault(Report.decode(data).sender, data)
-            except ProtocolError:
-                continue
-        return collecting, reports
 
     def _finish(self, waiting: Waiting, reports: dict[int, bytes]) -> Release:
         """Ask the helper for the masks, without whom it refuses, and open the sum."""
@@ -256,6 +248,31 @@ class Leader:
         self._phase = phase
 
 
+def _counted(sent: list[bytes], collecting: Collecting, blame: Blame | None) -> dict[int, bytes]:
+    """Return the reports that count by their senders; blame the others, in their order."""
+    counting = {row.tobytes() for row in collecting.gathered.rows["report"]}
+    reports = dict[int, bytes]()
+    reasons = [rejection.reason for rejection in collecting.rejections]
+    refused = [data for data in sent if message_digest(data) not in counting]
+    for data, reason in zip(refused, reasons, strict=False):
+        _log.warning("a report does not count: %s", reason)
+        if blame is not None:
+            blame(data, reason)
+    for data in sent:
+        if message_digest(data) in counting:
+            reports[Report.decode(data).sender] = data
+    return reports
+
+
+def run_id_at(path: Path) -> bytes | None:
+    """Return the id of the run at ``path``, if there is one."""
+    return _constants(_read(path)).run_id if path.exists() else None
+
+
+def _constants(phase: _Phase) -> RunConstants:
+    return phase.constants if isinstance(phase, Proposed) else phase.run.constants
+
+
 def _read(path: Path) -> _Phase:
     try:
         data = path.read_bytes()
@@ -270,7 +287,7 @@ def _read(path: Path) -> _Phase:
 
 
 def _require_same(phase: _Phase, constants: RunConstants) -> None:
-    known = phase.constants if isinstance(phase, Proposed) else phase.run.constants
+    known = _constants(phase)
     blank = bytes(32)
     if replace(known, leader_key=blank, helper_key=blank) != constants:
         raise DataError("the leader's state is of a run with other constants; begin another run")

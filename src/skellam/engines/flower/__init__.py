@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from skellam.engines.flower.simulation import simulated_roster, simulation_folder
     from skellam.engines.flower.strategies import mean_based
     from skellam.engines.flower.testing import InProcessGrid
+    from skellam.engines.flower.two_servers import LeaderFiles
     from skellam.engines.key_files import read_roster
 
 __all__ = [
     "InProcessGrid",
+    "LeaderFiles",
     "Limits",
     "MetricRanges",
     "Node",
@@ -38,6 +40,7 @@ __all__ = [
 
 _MODULES = {
     "InProcessGrid": "testing",
+    "LeaderFiles": "two_servers",
     "Limits": "node",
     "MetricRanges": "metrics",
     "Node": "node",

@@ -18,6 +18,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
+from skellam.engines.flower import reports
 from skellam.engines.flower.client_state import ClientState, wipe
 from skellam.engines.flower.messages import (
     content_digest,
@@ -29,6 +30,8 @@ from skellam.engines.flower.messages import (
     payload,
     read_config,
     read_content,
+    read_start,
+    report_content,
 )
 from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
 from skellam.engines.flower.node import Limits, Node
@@ -46,6 +49,7 @@ from skellam.errors import (
     SkellamError,
     TamperError,
 )
+from skellam.plan import Servers
 from skellam.secagg import SeenRounds, client
 from skellam.vectors import Layout, Residues
 
@@ -129,7 +133,7 @@ class _Client:
     evaluation: list[Handler] = field(default_factory=list)
 
     def train(self, message: Message, context: Context) -> Message:
-        """Check the round, train, and advertise."""
+        """Check the round, train, and advertise; or report, to two servers."""
         with self._stage("advertise_keys", context) as node:
             return self._begin(node, message, context, self.training, self.kind)
 
@@ -148,6 +152,8 @@ class _Client:
         self._require_agreed(config, kind, message, context)
         plan, limits = config.plan, node.limits
         mechanism = limits.price(plan)
+        if plan.aggregation is Servers.TWO:
+            return self._report(node, config, message, context, function)
         limits.require_cohort(
             survivors=config.survivors(config.invited), colluders=config.colluders(config.invited)
         )
@@ -169,6 +175,42 @@ class _Client:
         )
         ClientState(config, content, phase.to_bytes(), update).store(node.state)
         return Message(content_of(sent, round_), reply_to=message)
+
+    def _report(
+        self,
+        node: Node,
+        config: RoundConfig,
+        message: Message,
+        context: Context,
+        function: Handler,
+    ) -> Message:
+        """Check the round, train, and send the only message of a client of two servers.
+
+        What was sent in a round is sent again, with the same bytes, whenever it is asked for.
+        """
+        offer, start = read_start(message.content)
+        message.content = payload(message.content)
+        content = content_digest(message.content)
+        joined = reports.join(node, config, content, offer, start)
+        if isinstance(joined, bytes):
+            return Message(report_content(joined), reply_to=message)
+        vectors = _Vectors.of(message.content, config)
+        node.limits.require_model(vectors.model)
+        mechanism = node.limits.price(config.plan)
+        node.spending.require_spendable(mechanism)
+        node.limits.require_training(node.stages.count("train"))
+        node.stages.enter(config.round_id, "train")
+        update = _called(function, message, context, vectors)
+        mine = self.entropy(f"client/{node.identity.number}")
+        vector = _encoded(config, content, config.invited, update, None, entropy=mine)
+        node.spending.spend(
+            mechanism,
+            key=config.round_id,
+            plan=config.plan.digest,
+            replayable=vector.replayable,
+        )
+        sent = reports.send(node, joined, vector, entropy=self._protocol_entropy(node))
+        return Message(report_content(sent), reply_to=message)
 
     def _require_agreed(
         self, config: RoundConfig, kind: UpdateKind, message: Message, context: Context
@@ -271,20 +313,40 @@ class _Client:
         return stream
 
     def _encode(self, state: ClientState, phase: client.MaskedInput, node: Node) -> Residues:
-        plan, update = state.config.plan, state.update
         mine = self.entropy(f"client/{node.identity.number}")
-        codec = state.config.codec(state.content, phase.participants)
-        chance = plan.participation_probability
-        joins = chance is None or bernoulli(1, chance, entropy=mine)[0]
-        if update is None or not joins:
-            return codec.encode_zeros(entropy=mine, noise_seed=phase.noise_seed)
-        try:
-            if state.config.clip is not None:
-                update = state.config.clip.scaled(update, plan)
-            return codec.encode_or_zeros(update, entropy=mine, noise_seed=phase.noise_seed)
-        except Exception:  # noqa: BLE001  (whether it fails may depend on the data)
-            _log.exception("the update cannot be encoded; zeros are sent")
-            return codec.encode_zeros(entropy=mine, noise_seed=phase.noise_seed)
+        return _encoded(
+            state.config,
+            state.content,
+            phase.participants,
+            state.update,
+            phase.noise_seed,
+            entropy=mine,
+        )
+
+
+def _encoded(
+    config: RoundConfig,
+    content: bytes,
+    participants: int,
+    update: NDArray[np.floating[Any]] | None,
+    noise_seed: bytes | None,
+    *,
+    entropy: Entropy,
+) -> Residues:
+    """Return the update as it is sent; zeros where it cannot be, or by the client's own coin."""
+    plan = config.plan
+    codec = config.codec(content, participants)
+    chance = plan.participation_probability
+    joins = chance is None or bernoulli(1, chance, entropy=entropy)[0]
+    if update is None or not joins:
+        return codec.encode_zeros(entropy=entropy, noise_seed=noise_seed)
+    try:
+        if config.clip is not None:
+            update = config.clip.scaled(update, plan)
+        return codec.encode_or_zeros(update, entropy=entropy, noise_seed=noise_seed)
+    except Exception:  # noqa: BLE001  (whether it fails may depend on the data)
+        _log.exception("the update cannot be encoded; zeros are sent")
+        return codec.encode_zeros(entropy=entropy, noise_seed=noise_seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -87,6 +87,36 @@ def config_content(config: RoundConfig) -> ConfigRecord:
     return ConfigRecord({"config": config.to_json()})
 
 
+def start_content(config: RoundConfig, offer: bytes, start: bytes) -> ConfigRecord:
+    """Return the record that asks a client of two servers for its report."""
+    return ConfigRecord({"config": config.to_json(), "offer": offer, "start": start})
+
+
+def read_start(content: RecordDict) -> tuple[bytes, bytes]:
+    """Return offer and start of the round that a client of two servers is asked for."""
+    record = content.get(RECORD)
+    if isinstance(record, ConfigRecord):
+        offer, start = record.get("offer"), record.get("start")
+        if isinstance(offer, bytes) and isinstance(start, bytes):
+            return offer, start
+    raise MessageError("a message without the offer of two servers; the server needs helper=")
+
+
+def report_content(report: bytes) -> RecordDict:
+    """Return the content that carries a client's report."""
+    array = Array("uint8", (len(report),), _RAW, report)
+    return RecordDict({_VECTOR: ArrayRecord({"report": array})})
+
+
+def read_report(content: RecordDict) -> bytes:
+    """Return the report that `report_content` put there, or raise `MessageError`."""
+    record = content.get(_VECTOR)
+    array = record.get("report") if isinstance(record, ArrayRecord) else None
+    if isinstance(array, Array) and array.stype == _RAW and isinstance(array.data, bytes):
+        return array.data
+    raise MessageError("an answer without a report")
+
+
 def read_config(content: RecordDict) -> RoundConfig:
     """Return the configuration of the round that a node is asked to take part in."""
     record = content.get(RECORD)

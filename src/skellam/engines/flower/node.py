@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from skellam import _checks
 from skellam.engines.flower.client_state import Spending, StageLog
-from skellam.engines.key_files import read_identity, read_roster
+from skellam.engines.key_files import read_identity, read_public, read_roster
 from skellam.errors import BudgetError, DataError, DomainError, TamperError, ThresholdError
-from skellam.plan import CalibratedPlan, Noise, guarantees
+from skellam.plan import CalibratedPlan, Noise, Servers, guarantees
 from skellam.secagg import Identity, Party, Roster, RoundParameters
+from skellam.twoserver import RunLimits
+from skellam.twoserver import client as twoserver
+from skellam.twoserver.constants import MAX_ROUNDS
 
 if TYPE_CHECKING:
     from skellam.accounting import NoiseMechanism
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 NODE_CONFIG_KEY = "skellam"
 """The key of a SuperNode's ``--node-config`` that names its file."""
+_SERVERS = ("leader", "helper")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class Limits:
     max_trainings: int | None = None
     """Rounds for which this node trains at all, also those that fail later; three times
     ``max_participations`` where it is not given."""
+    helper_noise_alone: bool = False
+    """Whether to take part where only the helper of two servers adds noise, and may see sums."""
     plans: tuple[str, ...] = ()
     """Digests, in hexadecimal, of the only plans to take part in; any plan where there are none."""
     models: tuple[str, ...] = ()
@@ -79,6 +85,17 @@ class Limits:
             max_participations=10**9,
             min_colluding=1e-9,
             max_dropout=0.5,
+            helper_noise_alone=True,
+        )
+
+    @property
+    def run(self) -> RunLimits:
+        """What is demanded of a run of two servers; the noise has its price."""
+        return RunLimits(
+            min_noise_multiplier=0.0,
+            max_participations=MAX_ROUNDS,
+            min_cohort=self.min_cohort,
+            helper_noise_alone=self.helper_noise_alone,
         )
 
     def price(self, plan: CalibratedPlan) -> NoiseMechanism:
@@ -105,6 +122,8 @@ class Limits:
             )
         if self.plans and plan.digest.hex() not in self.plans:
             raise TamperError("limit plans: this node takes part in other plans than this one")
+        if plan.aggregation is Servers.TWO:
+            return
         if not plan.colluding >= self.min_colluding:
             raise BudgetError(
                 f"limit min_colluding: the plan bears {plan.colluding:.0%} of colluding clients; "
@@ -166,12 +185,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One client of the fleet. ``spend`` is its ledger; its other files lie beside it."""
+    """One client of the fleet. ``spend`` is its ledger; its other files lie beside it.
+
+    ``leader`` and ``helper`` are the public keys of two servers, where there are two.
+    """
 
     identity: Identity
     roster: Roster
     limits: Limits
     spend: Path
+    leader: bytes | None = None
+    helper: bytes | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Node:
@@ -186,14 +210,20 @@ class Node:
                 f"{file} must have a table [limits] with {', '.join(required)}; "
                 f"it may have {', '.join(sorted(set(names) - set(required)))}"
             )
-        if set(record) != {"identity", "roster", "spend"}:
-            raise DataError(f"{file} must name the files identity, roster and spend")
+        if set(record) - set(_SERVERS) != {"identity", "roster", "spend"}:
+            raise DataError(
+                f"{file} must name the files identity, roster and spend; with two servers also "
+                "the public keys leader and helper"
+            )
+        if len(set(_SERVERS) & set(record)) == 1:
+            raise DataError(f"{file} must name the public keys of both leader and helper")
         paths = {name: file.parent / str(value) for name, value in record.items()}
         return cls(
             read_identity(paths["identity"]),
             read_roster(paths["roster"]),
             Limits(**limits),
             paths["spend"],
+            *(read_public(paths[name]) for name in _SERVERS if name in paths),
         )
 
     @property
@@ -214,6 +244,23 @@ class Node:
     def party(self, round_: RoundParameters) -> Party:
         """Return this node as a party to ``round_``."""
         return Party(round_, self.roster, self.identity)
+
+    @property
+    def two_servers(self) -> twoserver.Party:
+        """The node as a client of two servers, whose keys its own file names."""
+        if self.leader is None or self.helper is None:
+            raise DomainError(
+                "this node knows no leader and helper; name their public keys in its file"
+            )
+        limits = self.limits
+        return twoserver.Party(
+            self.identity, self.leader, self.helper, limits.run, limits.max_participations
+        )
+
+    @property
+    def reports(self) -> Path:
+        """Where this node keeps what it ever sent to two servers."""
+        return self._sibling(".reports")
 
     def _sibling(self, suffix: str) -> Path:
         return self.spend.with_name(self.spend.name + suffix)

@@ -114,6 +114,10 @@ class RoundConfig:
         """Return what all parties must agree on, ``content`` being what this one was given."""
         return _protocol(self, content)
 
+    def round_input(self, content: bytes) -> bytes:
+        """Return the digest of all that a client of two servers is told to compute on."""
+        return sha256(b"skellam/round-input/" + self.digest + content).digest()
+
     def codec(self, content: bytes, participants: int) -> Codec:
         """Return the arithmetic of this round for as many as are on the participant list."""
         if participants > self.plan.population_size:

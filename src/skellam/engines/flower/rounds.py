@@ -230,13 +230,7 @@ class SecureRound:
 
     def failure(self, error: Exception) -> str:
         """Return why the round failed, with whom it blames and what the nodes said."""
-        named, more = self.faults[:_MAX_BLAMED], self.faults[_MAX_BLAMED:]
-        parts = [str(error)]
-        parts += [f"node {f.node} is to blame at {f.stage}: {f.reason}" for f in named]
-        parts += [f"{len(more)} more messages did not count"] if more else []
-        said = Counter(self.refusals.values())
-        parts += [f"{count} nodes said: {text}" for text, count in said.most_common(3)]
-        return "; ".join(parts)
+        return failure(error, self.faults, self.refusals.values())
 
     def _fault(self, node: int, stage: str, reason: str) -> None:
         self.faults.append(NodeFault(node, stage, reason))
@@ -270,22 +264,33 @@ class SecureRound:
         if (clip := self.config.clip) is not None:
             scaled_back = result.total / clip.factor(self.config.plan)
             return replace(result, total=scaled_back, clip_count=codec.clip_count(total))
-        return self._without_metrics(result)
+        return without_metrics(self.config, result)
 
-    def _without_metrics(self, result: FleetResult) -> FleetResult:
-        """Return the result with the metrics taken off the end of the vector."""
-        ranges, plan = self.config.metrics, self.config.plan
-        if ranges is None:
-            return result
-        dimension = plan.dimension - len(ranges)
-        means = ranges.released(
-            result.total.values[dimension:],
-            dimension=dimension,
-            clip=plan.clip,
-            clients=plan.cohort,
-            error=plan.error.total**0.5,
-        )
-        return replace(result, total=Reals(result.total.values[:dimension]), metrics=means)
+
+def without_metrics(config: RoundConfig, result: FleetResult) -> FleetResult:
+    """Return the result with the metrics taken off the end of the vector."""
+    ranges, plan = config.metrics, config.plan
+    if ranges is None:
+        return result
+    dimension = plan.dimension - len(ranges)
+    means = ranges.released(
+        result.total.values[dimension:],
+        dimension=dimension,
+        clip=plan.clip,
+        clients=plan.cohort,
+        error=plan.error.total**0.5,
+    )
+    return replace(result, total=Reals(result.total.values[:dimension]), metrics=means)
+
+
+def failure(error: Exception, faults: Iterable[NodeFault], refusals: Iterable[str]) -> str:
+    """Return why a round failed, with whom it blames and what the nodes said."""
+    blamed, parts = list(faults), [str(error)]
+    named, more = blamed[:_MAX_BLAMED], blamed[_MAX_BLAMED:]
+    parts += [f"node {f.node} is to blame at {f.stage}: {f.reason}" for f in named]
+    parts += [f"{len(more)} more messages did not count"] if more else []
+    parts += [f"{count} nodes said: {text}" for text, count in Counter(refusals).most_common(3)]
+    return "; ".join(parts)
 
 
 def _named(text: str) -> int | None:

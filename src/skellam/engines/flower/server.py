@@ -33,7 +33,9 @@ from skellam.engines.flower.round_config import (
 from skellam.engines.flower.rounds import FleetResult, NodeFault, SecureRound, invited
 from skellam.engines.flower.simulation import simulated_roster, simulation_folder
 from skellam.engines.flower.strategies import adapt
+from skellam.engines.flower.two_servers import LeaderFiles, TwoServerRound
 from skellam.engines.key_files import read_roster
+from skellam.engines.leader import HelperLine
 from skellam.entropy import Entropy, SystemEntropy, random_bytes
 from skellam.errors import (
     BudgetError,
@@ -44,7 +46,7 @@ from skellam.errors import (
     SkellamError,
     ThresholdError,
 )
-from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Plan
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Plan, Servers
 from skellam.secagg import Roster
 from skellam.secagg.parameters import require_countable
 from skellam.vectors import Layout, Reals
@@ -86,6 +88,9 @@ class SecureGrid(Grid):
     ``metrics`` names what is summed beside the updates, with ranges; the plan must pay for it
     (`MetricRanges.planned`). With an ``evaluate_plan`` evaluate rounds sum ``evaluate_metrics``.
 
+    A plan for two servers needs the address of the ``helper`` and the files of its ``leader``,
+    which is this server: a round is then one message a node and one request to the helper.
+
     Where the plan has ``quantile_noise``, ``clip`` moves after every sum. With a ``progress_file``
     a server that is started again goes on with the clip, the number of the round and, where cohorts
     are cyclic, those who had their turn; without one it begins, and spends for, a new cycle.
@@ -107,11 +112,14 @@ class SecureGrid(Grid):
         evaluate_plan: CalibratedPlan | None = None,
         clip: AdaptiveClip | None = None,
         progress_file: str | PathLike[str] | None = None,
+        helper: str | HelperLine | None = None,
+        leader: LeaderFiles | None = None,
         stage_timeout: float = 300.0,
     ) -> None:
         adapt(strategy, evaluates=evaluate_plan is not None)
         self._metrics, self._evaluate_metrics = ranges_of(metrics), ranges_of(evaluate_metrics)
         _require_plans(plan, evaluate_plan, self._evaluate_metrics)
+        _require_servers(plan, evaluate_plan, helper, leader)
         require_clip(plan, clip)
         self._progress_file = None if progress_file is None else Path(progress_file)
         self._progress = Progress.begin(clip, entropy=entropy)
@@ -132,6 +140,11 @@ class SecureGrid(Grid):
                 f"{self._weight!r} is the weight of a client, which is 1 for all; "
                 "choose another name for the metric"
             )
+        self._leaders = {
+            made.digest: leader.open(made, roster, helper, entropy=entropy)
+            for made in (plan, evaluate_plan)
+            if made is not None and leader is not None and helper is not None
+        }
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._reports: list[Report] = []
         self._blamed: Counter[int] = Counter()
@@ -211,7 +224,7 @@ class SecureGrid(Grid):
         report = Report(self._progress.rounds + 1, 0, None, clip=clip, content=content)
         candidates = self._progress.free(plan, contents)
         self._progress = self._progress.begun(plan)
-        round_: SecureRound | None = None
+        round_: SecureRound | TwoServerRound | None = None
         try:
             nodes = self._asked(plan, candidates, report.number)
             report = replace(report, invited=len(nodes))
@@ -272,7 +285,7 @@ class SecureGrid(Grid):
         report: Report,
         timeout: float,
         release: Callable[[Mapping[int, int], bool], None],
-    ) -> SecureRound:
+    ) -> SecureRound | TwoServerRound:
         config = RoundConfig(
             plan,
             report.number,
@@ -283,6 +296,10 @@ class SecureGrid(Grid):
             None if update is UpdateKind.METRICS else self.clip,
             self._evaluate_metrics if update is UpdateKind.METRICS else self._metrics,
         )
+        if (leader := self._leaders.get(plan.digest)) is not None:
+            return TwoServerRound(
+                self._grid, leader, config, report.content, release=release, timeout=timeout
+            )
         return SecureRound(
             self._grid,
             self._roster,
@@ -468,6 +485,21 @@ def _simulated_nodes(grid: Grid, plan: Plan) -> int:
     ) < plan.population_size and time.monotonic() < deadline:
         time.sleep(0.2)
     return max(found, plan.population_size)
+
+
+def _require_servers(
+    plan: CalibratedPlan,
+    evaluate_plan: CalibratedPlan | None,
+    helper: str | HelperLine | None,
+    leader: LeaderFiles | None,
+) -> None:
+    two = plan.aggregation is Servers.TWO
+    if evaluate_plan is not None and evaluate_plan.aggregation is not plan.aggregation:
+        raise DomainError("plan and evaluate_plan must be for as many servers")
+    if two != (helper is not None) or two != (leader is not None):
+        raise DomainError(
+            'helper and leader go with a plan for aggregation="two-servers", and only with it'
+        )
 
 
 def _require_plans(
