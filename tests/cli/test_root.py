@@ -9,7 +9,7 @@ import skellam
 from skellam.cli import app, verbs
 
 VERBS = ["plan", "account", "query", "train", "reproduce", "report", "verify", "audit", "cite"]
-GROUPS = ["keys", "ledger"]
+GROUPS = ["keys", "ledger", "helper"]
 HEAVY = [
     "skellam.plan",
     "skellam.accounting",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         fedavg,
         non_private,
         secure,
+        trusted_sum,
         two_servers,
         unmasked,
     )

@@ -135,7 +135,10 @@ def guarantees(
     known = account.guarantee(audience=Audience.SERVER).epsilon if others else 0.0
     if isinstance(stated, TwoServerGuarantees):
         return TwoServerGuarantees(
-            stating(stated.public, account.epsilon() if others else 0.0),
+            stating(
+                stated.public,
+                account.epsilon() if others or possible > plan.participations else 0.0,
+            ),
             stating(against(Audience.LEADER), known),
             stating(against(Audience.HELPER), known),
         )

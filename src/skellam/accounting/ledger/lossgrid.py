@@ -152,8 +152,8 @@ def _interval(law: LossLaw, variance: float, rounds: int) -> float:
     inside = law.losses[law.masses > _TRIMMED / len(law.masses)]
     reach = float(inside[-1] - inside[0]) if len(inside) else 0.0
     span = min(rounds * reach, reach + 20 * math.sqrt(rounds * variance))
-    whole = float(law.losses[-1] - law.losses[0]) / (8 * MAX_POINTS)
-    min_interval = max(2 * span / MAX_POINTS, math.sqrt(variance) / _FINENESS, whole, 2.0**-40)
+    widest = float(law.losses[-1] - law.losses[0]) / (8 * MAX_POINTS)
+    min_interval = max(2 * span / MAX_POINTS, math.sqrt(variance) / _FINENESS, widest, 2.0**-40)
     return 2.0 ** math.floor(math.log2(min_interval))
 
 
