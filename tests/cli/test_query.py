@@ -27,7 +27,7 @@ def test_two_servers_answer_with_the_noise_of_both(file):
     given = ["--secure", "--aggregation=two-servers", "--confidence=0.999999999", "--json"]
     shown = run("count", file, *TARGETS, *given)
     assert shown.exit_code == 0, shown.output
-    record = json.loads(shown.output)
+    record = json.loads(shown.stdout)
     (line,) = record["answer"]
     assert line["low"] <= 300 <= line["high"]
     assert record["guarantee"]["audience"] == "leader"

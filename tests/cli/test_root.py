@@ -84,7 +84,7 @@ def test_the_version_is_the_packages():
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [("skellam ", {*VERBS, "keys", "ledger"}), ("skellam ledger ", {"new"})],
+    [("skellam ", {*VERBS, *GROUPS}), ("skellam ledger ", {"new"})],
 )
 def test_the_shell_completes_verbs(typed, completed):
     environment = {
