@@ -12,18 +12,12 @@ MAX_FILES_RUN = {
     "plan.calibrated": 20,
     "codec.encode": 9,
     "accounting.epsilon": 9,
-    "fl.train round": 40,
-    "Flower client round": 40,
+    "fl.train round": 41,
+    "Flower client round": 41,
 }
-MAX_FILES = 130
-NOT_COUNTED = (
-    "skellam.tasks",
-    "skellam.twoserver",
-    "skellam.bands",
-    "skellam.accounting.correlated",
-    "skellam.plan.correlation",
-)
-"""Packages and modules that came after the limit was set."""
+MAX_FILES = 144
+NOT_COUNTED = ("skellam.tasks", "skellam.twoserver", "skellam.engines.helper")
+"""Packages that stand for themselves."""
 SMALL = 60
 """Lines up to which a module with a single importer belongs into that importer."""
 ONE_FILE_A_VERB = "skellam.cli."

@@ -244,10 +244,10 @@ def level_key(constants: RunConstants, level: int) -> bytes:
     return sha256(b"skellam/helper/level" + constants.run_id + level.to_bytes(8, "big")).digest()
 
 
-def verify(config: HelperConfig, heads: Mapping[bytes, ChainHead] | None = None) -> list[RunStatus]:
+def verify(config: HelperConfig, known: Mapping[bytes, ChainHead] | None = None) -> list[RunStatus]:
     """Return all runs of a helper's folder, or raise at the first thing that is not as it was left.
 
-    ``heads`` are heads of runs that somebody kept, a leader or a client: a folder that was restored
+    ``known`` is what somebody kept of runs, a leader or a client: a folder that was restored
     from an older copy does not have them.
     """
     account = Ledger.verify(config.state / LEDGER)
@@ -261,7 +261,7 @@ def verify(config: HelperConfig, heads: Mapping[bytes, ChainHead] | None = None)
                     f"run {run_id.hex()}: a client took part {levels} times, and the ledger lacks "
                     f"participation {level}: it is an old copy"
                 )
-    for run_id, head in (heads or {}).items():
+    for run_id, head in (known or {}).items():
         known = found.get(run_id)
         if known is None or known.chain.head_at(head.count) != head:
             raise TamperError(
