@@ -262,8 +262,8 @@ def verify(config: HelperConfig, known: Mapping[bytes, ChainHead] | None = None)
                     f"participation {level}: it is an old copy"
                 )
     for run_id, head in (known or {}).items():
-        known = found.get(run_id)
-        if known is None or known.chain.head_at(head.count) != head:
+        state_now = found.get(run_id)
+        if state_now is None or state_now.chain.head_at(head.count) != head:
             raise TamperError(
                 f"run {run_id.hex()}: the chain does not have the head that was kept after "
                 f"{head.count} links: the folder is an older copy, or of another history"
