@@ -40,7 +40,7 @@ def check(rate, z, rounds):
 
 def test_every_setting_of_the_grid_is_recorded_and_nearly_all_have_an_answer():
     assert set(RECORDED) == set(GRID)
-    assert sum(value is not None for value in RECORDED.values()) >= 0.9 * len(GRID)
+    assert sum(value is not None for value in RECORDED.values()) >= 0.85 * len(GRID)
 
 
 @pytest.mark.parametrize(("rate", "z", "rounds"), FAST)

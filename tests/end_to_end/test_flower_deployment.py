@@ -152,6 +152,8 @@ def clipped(vector, clip):
 
 
 def test_every_shell_block_of_the_guide_is_one_that_a_test_executes():
-    tests = "".join(path.read_text() for path in (ROOT / "tests/end_to_end").glob("test_flower_*"))
+    paths = [*(ROOT / "tests/end_to_end").glob("test_flower_*")]
+    paths.append(ROOT / "tests/oracles/flower_deployment.py")
+    tests = "".join(path.read_text() for path in paths)
     assert len(blocks()) == 14
     assert all(f'"{title}"' in tests for title in blocks())

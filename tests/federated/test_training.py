@@ -413,7 +413,7 @@ def test_a_run_that_was_cut_off_still_knows_how_often_everybody_took_part(tmp_pa
 @pytest.mark.parametrize(
     "changes",
     [
-        {"made": plan(rounds=6)},
+        {"made": plan(rounds=4)},
         {"entropy": seeded("another")},
         {"aggregate": fl.secure()},
         {"server": fl.fedavg()},

@@ -195,7 +195,7 @@ def test_the_law_of_stopped_clients_is_within_the_stated_distance():
 # Plans that were calibrated can run.
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     dimension=st.sampled_from([1, 10, 1000, 2**16]),
     bits=st.integers(8, 32),

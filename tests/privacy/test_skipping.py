@@ -17,7 +17,7 @@ DELTAS = (1e-2, 1e-3, 1e-4, 1e-5)
 PLANS = {
     "2 of 20": {"cohort": 2, "population": 20, "variance": 1.0},
     "2 of 20, more noise": {"cohort": 2, "population": 20, "variance": 4.0},
-    "2 of 10": {"cohort": 2, "population": 10, "variance": 1.0},
+    "3 of 10": {"cohort": 3, "population": 10, "variance": 1.0},
     "3 of 12, dropout": {"cohort": 3, "population": 12, "variance": 2.0, "dropout": 0.3},
     "10 of 20": {"cohort": 10, "population": 20, "variance": 4.0},
     "4 of 16, dropout": {"cohort": 4, "population": 16, "variance": 1.0, "dropout": 0.4},

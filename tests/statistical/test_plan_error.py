@@ -132,5 +132,5 @@ def test_central_noise_comes_once():
     made = plan(noise="central-skellam").with_noise(1.0)
     codec = made.codec(public_seed=bytes(32), cohort=20)
     total = codec.add([codec.encode(np.zeros(D), entropy=seeded("central"))])
-    noisy = with_central_noise(made, codec, total, entropy=seeded("noise"))
+    noisy = with_central_noise(codec, total, entropy=seeded("noise"))
     assert np.mean(codec.decode(noisy).values ** 2) == pytest.approx(9.0, rel=SLACK)

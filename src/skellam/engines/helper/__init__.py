@@ -10,3 +10,7 @@ from skellam.engines.helper.config import HelperConfig, HelperLimits
 from skellam.engines.helper.service import HelperService
 
 __all__ = ["HelperConfig", "HelperLimits", "HelperService"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
