@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oracles.exact_profile import product, profile, shifted, skellam_masses
@@ -75,6 +75,7 @@ def test_a_tiny_rate_is_as_sharp_as_a_grid_of_ten_times_the_points():
     assert 0.5331 * (1 - 3e-4) <= found <= 0.5331 * 1.003
 
 
+@example([0.0, 1.7071937746583062e-31], 2, 0.25)
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.floats(-3, 3), min_size=2, max_size=6, unique=True),

@@ -148,7 +148,7 @@ class Composition:
         (1 - e^-x) <= e^(theta x) theta^theta/(theta + 1)^(theta + 1) (Canonne, Kamath, Steinke
         2020, proposition 12).
         """
-        weight = theta * np.log(theta) - (theta + 1) * np.log1p(theta)
+        weight = -theta * np.log1p(1 / theta) - np.log1p(theta)
         return self.log_moments(theta) + weight
 
     def _tilt(self, bound: Callable[[Masses], Masses]) -> tuple[float, float]:
@@ -337,7 +337,8 @@ def _log_moment(losses: NDArray[np.floating], masses: Masses, theta: Masses) -> 
 def _interpolated(losses: Masses, profile: Masses, epsilon: float) -> float:
     """Return the profile at ``epsilon``: linear in e^epsilon, and 1 at epsilon = -infinity."""
     if epsilon <= losses[0]:
-        return 1 - math.exp(epsilon - losses[0]) * (1 - float(profile[0]))
+        kept = math.exp(epsilon - losses[0]) * float(profile[0])
+        return (kept - math.expm1(epsilon - losses[0])) * (1 + 1e-12)
     if epsilon >= losses[-1]:
         return float(profile[-1])
     i = int(np.searchsorted(losses, epsilon, side="right"))
