@@ -269,9 +269,9 @@ def run(
 ) -> AnswerT:
     """Return the answer of ``users``, each of whom holds some rows.
 
-    ``aggregate`` is `skellam.engines.local.unmasked` or ``secure``, or
-    `skellam.engines.two_servers.two_servers`; ``dropouts`` do not send. A
-    cyclic query asks the group of round ``round_`` alone. The release is spent from ``ledger``
+    ``aggregate`` is `skellam.engines.local.unmasked` or ``secure``,
+    `skellam.engines.two_servers.two_servers`, or what training takes, such as ``fl.secure()``;
+    ``dropouts`` do not send. A cyclic query asks the group of round ``round_`` alone. The release is spent from ``ledger``
     under ``key`` when all messages are in and before they are summed, so that `BudgetError` means
     that nothing was released, and bad rows cost nothing. (A device in the field sends zeros with
     its noise for bad rows.) ``watch`` is given what each user adds: how many values were clipped or
@@ -301,5 +301,5 @@ def run(
                 note=type(query.statistic).__name__,
             )
 
-    result = aggregate(plan, asked, update, entropy=lambda _: entropy, spend=spend)
+    result = aggregate(plan, asked, update, entropy=entropy, spend=spend)
     return query.answer(result.total, survivors=len(result.survivors))
