@@ -3,8 +3,8 @@
 ``python -m benchmarks limits`` draws 2,000 plans and 2,000 accounting calls from far beyond what is
 sensible (clips from 1e-300 to 1e300, up to 1e12 rounds, deltas from 1e-300 to 1 - 1e-9) and runs
 each in a process of its own. A plan must hold its target and its codec must encode, for the
-smallest cohort too; a bound must be a number that is not negative; anything else must be an error of
-`skellam.errors`. The command fails otherwise.
+smallest cohort too; a bound must be a number that is not negative; anything else must be an error
+of `skellam.errors`. The command fails otherwise.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from benchmarks.timing import Report
@@ -55,13 +56,23 @@ class Outcome:
 
 
 def main() -> None:
+    show(CASES)
+
+
+def sample() -> None:
+    """Run forty of each."""
+    show(40)
+
+
+def show(cases: int) -> None:
+    """Print what became of so many cases of each kind, and exit with an error if one failed."""
     report = Report("Random calls", "what", "cases", "answered", "refused", "most s", "most GB")
     failures: list[str] = []
     for name, draw, run in (
         ("plans", random_plan, try_plan),
         ("accounting calls", random_call, try_call),
     ):
-        found = measure(draw, run, cases=CASES, seed=1, threads=os.cpu_count() or 1)
+        found = measure(draw, run, cases=cases, seed=1, threads=os.cpu_count() or 1)
         failures += [each.failure for each in found if each.failure]
         counts = Counter(each.result for each in found)
         report.row(
@@ -109,7 +120,7 @@ def limited(case: dict, run: Callable[[dict], str]) -> Outcome:
     with os.fdopen(reading, "rb") as pipe:
         answer = pipe.read()
     _, status, used = os.wait4(child, 0)
-    result = pickle.loads(answer) if answer else f"!ended by a limit, status {status}"  # noqa: S301
+    result = pickle.loads(answer) if answer else f"!ended by a limit, status {status}"
     return Outcome(repr(case), result, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
@@ -118,8 +129,7 @@ def _within_limits() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     seconds = math.ceil(MAX_SECONDS) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    with open("/proc/self/statm", encoding="ascii") as file:
-        pages = int(file.read().split()[0])
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     most = pages * resource.getpagesize() + MAX_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
@@ -147,7 +157,9 @@ def random_plan(drawn: random.Random) -> dict:
         "clip": _between(drawn, *((-3, 3) if sensible else (-300, 300))),
         "bits": drawn.randint(*((8, 32) if sensible else (1, 64))),
         "cohort": cohort,
-        "population": None if sampling == "all" else max(cohort, int(cohort * _between(drawn, 0, 5))),
+        "population": None
+        if sampling == "all"
+        else max(cohort, int(cohort * _between(drawn, 0, 5))),
         "rounds": int(_between(drawn, 0, 5 if sensible else 12)),
         "sampling": sampling,
         "noise": drawn.choice(["skellam"] * 4 + ["distributed-discrete-gaussian", "gaussian"]),
@@ -187,7 +199,9 @@ def _encodes(plan: sk.CalibratedPlan, cohort: int) -> bool:
 def random_call(drawn: random.Random) -> dict:
     """Return the arguments of one accounting call."""
     sensible = drawn.random() < 0.5
-    kind = drawn.choice(["gaussian", "skellam", "rounded", "discrete", "shares", "laplace", "multiplier"])
+    kind = drawn.choice(
+        ["gaussian", "skellam", "rounded", "discrete", "shares", "laplace", "multiplier"]
+    )
     return {
         "kind": kind,
         "sigma": _between(drawn, *((-1, 4) if sensible else (-300, 300))),

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -232,7 +233,7 @@ def test_a_stopped_process_ends_the_round_with_an_error_and_is_ended(monkeypatch
 
 
 def descriptors():
-    return sorted(os.listdir("/proc/self/fd"))
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
 
 
 @pytest.mark.parametrize("failing", ["memfd_create", "Pipe", "Popen"])

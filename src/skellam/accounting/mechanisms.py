@@ -18,7 +18,6 @@ from skellam import _checks, bands
 from skellam._checks import assign as _set
 from skellam.errors import DomainError, KindError
 
-
 MAX_MAGNITUDE: Final = 1e50
 """Of sensitivities and noise: ratios of two, squared, times rounds stay far within a float."""
 _UNITS: Final = "measure sensitivity and noise in units of about the sensitivity"

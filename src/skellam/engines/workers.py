@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterable
 from contextlib import ExitStack, suppress
 from mmap import mmap
 from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
 from socket import SO_SNDTIMEO, SOL_SOCKET, socket
 from subprocess import DEVNULL, Popen
 from typing import Any, TypeAlias
@@ -183,8 +184,8 @@ class _Worker:
 
     def _computed(self) -> list[bytes]:
         """Return how long the process has computed, in ticks of the kernel."""
-        with open(f"/proc/{self._process.pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[11:13]
+        stat = Path(f"/proc/{self._process.pid}/stat").read_bytes()
+        return stat.rpartition(b")")[2].split()[11:13]
 
     def end(self) -> None:
         """End the process, whatever it is doing."""

@@ -387,6 +387,4 @@ def _binomial_ceiling(count: int, rate: float, chance: float) -> int:
 
     if rate >= 1:
         return count
-    return max(
-        1, bisect_left(range(count), True, key=lambda k: binom.sf(k, count, rate) <= chance)
-    )
+    return max(1, bisect_left(range(count), True, key=lambda k: binom.sf(k, count, rate) <= chance))
