@@ -92,7 +92,17 @@ def test_momentum_is_searched_for():
     assert chosen(CorrelatedRun(**settings, momentum=0.9), plain.band).gain < 0.93 * heavy.gain
 
 
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda row: f"{row['rounds']}-{row['bands']}")
+@pytest.mark.parametrize(
+    "golden",
+    [
+        pytest.param(
+            row,
+            marks=pytest.mark.slow if row["bands"] > 50 else (),
+            id=f"{row['rounds']}-{row['bands']}",
+        )
+        for row in GOLDEN
+    ],
+)
 def test_integers_come_close_to_the_optimised_bands_of_jax_privacy(golden):
     """Deviations, each user in one round: within 1 % of its bands of reals with equal diagonals.
 
