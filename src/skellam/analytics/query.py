@@ -271,11 +271,11 @@ def run(
 
     ``aggregate`` is `skellam.engines.local.unmasked` or ``secure``,
     `skellam.engines.two_servers.two_servers`, or what training takes, such as ``fl.secure()``;
-    ``dropouts`` do not send. A cyclic query asks the group of round ``round_`` alone. The release is spent from ``ledger``
-    under ``key`` when all messages are in and before they are summed, so that `BudgetError` means
-    that nothing was released, and bad rows cost nothing. (A device in the field sends zeros with
-    its noise for bad rows.) ``watch`` is given what each user adds: how many values were clipped or
-    left out is no public number.
+    ``dropouts`` do not send. A cyclic query asks the group of round ``round_`` alone. The release
+    is spent from ``ledger`` under ``key`` when all messages are in and before they are summed, so
+    that `BudgetError` means that nothing was released, and bad rows cost nothing. (A device in the
+    field sends zeros with its noise for bad rows.) ``watch`` is given what each user adds: how many
+    values were clipped or left out is no public number.
     """
     if not len(users):
         raise ShapeError("users must hold at least one user")
