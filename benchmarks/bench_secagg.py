@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from math import log2
 from statistics import median
 from typing import Any
@@ -101,6 +102,7 @@ def main() -> None:
     report.print()
 
 
+@cache
 def measure(clients: int) -> Cost:
     """Run a whole round and return what it cost, on average, a few of its clients."""
     entropy = SystemEntropy()
