@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from math import log2
 from statistics import median
 from typing import Any
@@ -111,6 +112,7 @@ def show(sizes: tuple[int, ...]) -> None:
     report.print()
 
 
+@cache
 def measure(clients: int) -> Cost:
     """Run a whole round and return what it cost, on average, a few of its clients."""
     entropy = SystemEntropy()

@@ -244,7 +244,19 @@ class SecureGrid(Grid):
                 self._progress = self._progress.knowing(round_.clients)
                 self._note_faults(round_.faults)
             self._reports.append(report)
+        self._end_if_spent(plan)
         return report
+
+    def _end_if_spent(self, plan: CalibratedPlan) -> None:
+        """End the run of two servers after its last round: both erase their keys."""
+        leader, account = self._leaders.get(plan.digest), self._ledger.account
+        if leader is None or account.find(self._progress.cycle_key(plan)) is not None:
+            return
+        if not account.fits(plan.mechanism):
+            try:
+                leader.end()
+            except ProtocolError as error:
+                _log.warning("the helper could not be told that the run is over: %s", error)
 
     def _release(
         self,
