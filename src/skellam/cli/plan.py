@@ -245,7 +245,10 @@ def _row(settings: dict[str, Any], name: str, value: Any) -> dict[str, Any]:  # 
 def _plot(rows: list[dict[str, Any]], name: str, path: Path) -> None:
     found = [row for row in rows if row["reason"] is None]
     if not found:
-        raise InfeasibleError(f"no value of {name} meets the targets, so there is nothing to draw")
+        raise InfeasibleError(
+            f"no value of {name} meets the targets, so there is nothing to draw; "
+            "sweep over other values or relax the targets"
+        )
     draw(
         path,
         [row["value"] for row in found],

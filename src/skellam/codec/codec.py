@@ -184,7 +184,9 @@ class Codec:
         self._require_mine(total)
         sampler = self._sampler
         if sampler is None or not self.spec.central:
-            raise DomainError(f"{self.spec.noise} leaves no noise to the server")
+            raise DomainError(
+                f"{self.spec.noise} leaves no noise to the server; decode the sum as it is"
+            )
         values = total.values[: self.spec.sent_dim].copy()
         add_lattice(values, draw(sampler, len(values), entropy=entropy), self.spec.bits)
         clip_count = self._clip_codec and self._clip_codec.add_central_noise(
@@ -233,7 +235,8 @@ class Codec:
             raise DomainError("a noise seed was given twice; remove the noise of each message once")
         if len(opened) > total.messages:
             raise DomainError(
-                f"{len(opened)} noise seeds were given for the noise of {total.messages} messages"
+                f"{len(opened)} noise seeds were given for the noise of {total.messages} messages; "
+                "give at most one a message"
             )
         values = np.negative(total.values[: self.spec.sent_dim])  # -(-total + noise)
         for seed in opened:
@@ -273,7 +276,10 @@ class Codec:
         """Return how many clients were within the clip less how many were not, with noise."""
         self._require_final(total)
         if self._clip_codec is None:
-            raise DomainError("the spec gives no noise to clip_count, so no message carries it")
+            raise DomainError(
+                "the spec gives no noise to clip_count, so no message carries it; "
+                "plan with quantile_noise"
+            )
         part = self._clip_part(total, self._clip_codec.final_label)
         return float(self._clip_codec.decode(part).values[0])
 
