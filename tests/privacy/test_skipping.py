@@ -72,8 +72,8 @@ SIZED = {
 def test_the_claim_covers_rounds_of_public_size_that_ran(name, sampling, rounds):
     """Given that it ran, a cohort is larger, and a client that never drops out likelier in it.
 
-    With Result D for all rounds alike, as before this test, three rounds of the first plan at a fixed
-    size have a delta of 1.49e-4 where 1e-4 is claimed. (0.1.0 had the dearer replace-one there.)
+    With Result D for all rounds alike, as before this test, three rounds of the first fixed
+    plan have a delta of 1.49e-4 where 1e-4 is claimed. (0.1.0 had the dearer replace-one there.)
     """
     settings = SIZED[name]
     dropout = settings.get("dropout", 0.0)
