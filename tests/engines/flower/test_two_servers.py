@@ -16,7 +16,7 @@ from skellam import SystemEntropy
 from skellam.accounting.ledger import Ledger
 from skellam.engines.flower import LeaderFiles
 from skellam.engines.flower.messages import _VECTOR
-from skellam.engines.flower.metrics import ranges_of
+from skellam.engines.flower.round_config import ranges_of
 from skellam.engines.helper import HelperConfig, HelperService
 from skellam.engines.helper.config import write_new
 from skellam.engines.key_files import write_identity
