@@ -77,7 +77,7 @@ def train(message, context):
             raise SystemExit(3)
         case "late":
             mark(message, context)
-            time.sleep(5)  # in which the test stops the node
+            time.sleep(20)  # in which the test stops the node
     return client_app.train(message, context)
 
 

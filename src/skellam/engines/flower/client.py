@@ -33,9 +33,15 @@ from skellam.engines.flower.messages import (
     read_start,
     report_content,
 )
-from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
 from skellam.engines.flower.node import Limits, Node
-from skellam.engines.flower.round_config import RoundConfig, UpdateKind, run_config_digest
+from skellam.engines.flower.round_config import (
+    MetricRanges,
+    Ranges,
+    RoundConfig,
+    UpdateKind,
+    ranges_of,
+    run_config_digest,
+)
 from skellam.engines.flower.simulation import node_of
 from skellam.engines.local import EntropySource
 from skellam.engines.sampling import bernoulli

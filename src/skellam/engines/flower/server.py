@@ -22,15 +22,16 @@ from skellam import _checks
 from skellam.accounting.ledger import Ledger
 from skellam.engines.flower.client_state import open_ledger
 from skellam.engines.flower.messages import common_digest, model_of, record_of
-from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
-from skellam.engines.flower.progress import Progress
 from skellam.engines.flower.round_config import (
+    MetricRanges,
+    Ranges,
     RoundConfig,
     UpdateKind,
+    ranges_of,
     require_clip,
     run_config_digest,
 )
-from skellam.engines.flower.rounds import FleetResult, NodeFault, SecureRound, invited
+from skellam.engines.flower.rounds import FleetResult, NodeFault, Progress, SecureRound, invited
 from skellam.engines.flower.simulation import simulated_roster, simulation_folder
 from skellam.engines.flower.strategies import adapt
 from skellam.engines.flower.two_servers import LeaderFiles, TwoServerRound
