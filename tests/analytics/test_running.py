@@ -123,3 +123,10 @@ def test_an_answer_states_how_many_took_part_so_sizes_are_accounted_as_public():
     assert poisson.plan.public_sizes
     with pytest.raises(DomainError, match="hides how many take part"):
         analytics.count(clients=20, population=100, sampling="self", epsilon=2, delta=1e-4)
+
+
+def test_a_sample_of_fewer_users_than_were_planned_for_is_refused():
+    """Three of three who take part are known; the plan counts on three of a hundred."""
+    query = analytics.count(clients=20, population=100, sampling="poisson", epsilon=2, delta=1e-4)
+    with pytest.raises(ThresholdError, match="3 clients are there"):
+        analytics.run(query, [[1]] * 3, entropy=sk.SystemEntropy())

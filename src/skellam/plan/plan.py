@@ -65,8 +65,8 @@ class Plan:
     dropout: float = 0.0
     """Share of a cohort that may drop out without harm to the guarantee."""
     expected_dropout: float | None = None
-    """Chance, at most, that a client really drops out; half of ``dropout`` unless given, and 0.5
-    with two servers. What an aborted round shows of its size is accounted for by it."""
+    """Chance, at most, that a client really drops out, or never answers; half of ``dropout`` unless
+    given, and 0.5 with two servers. What skipped or aborted rounds show is accounted for by it."""
     colluding: float = 0.0
     """Share of the population whose noise the server may know."""
     accountant: Accountant = Accountant.BEST
