@@ -171,9 +171,7 @@ def min_bits(plan: CalibratedPlan, *, relative_error: float) -> int:
                 return bits
         except InfeasibleError:
             continue
-    raise InfeasibleError(
-        f"not even 32 bits come within {relative_error:g} of Gaussian noise; allow more"
-    )
+    raise InfeasibleError(f"not even 32 bits come within {relative_error:g} of Gaussian noise")
 
 
 def max_rounds(plan: CalibratedPlan, *, epsilon: float, delta: float | None) -> int:
@@ -184,7 +182,7 @@ def max_rounds(plan: CalibratedPlan, *, epsilon: float, delta: float | None) -> 
         return plan.privacy(rounds=rounds, delta=delta).epsilon <= target
 
     if not allowed(1):
-        raise InfeasibleError(f"one round alone costs more than epsilon = {target:g}; ask for more")
+        raise InfeasibleError(f"one round alone costs more than epsilon = {target:g}")
     low, high = 1, 2
     while high < 10**12 and allowed(high):
         low, high = high, 2 * high
@@ -453,7 +451,7 @@ def _ranked(request: Request, model: SignalModel, effective: float) -> list[Cand
         kind = (candidate.rounding, candidate.block)
         best[kind] = min(best.get(kind, found), found, key=lambda pair: pair[0])
     if not best:
-        raise InfeasibleError(f"no scale exists with {model.bits} bits; plan with more")
+        raise InfeasibleError(f"no scale exists with {model.bits} bits")
     return [candidate for _, candidate in sorted(best.values(), key=lambda pair: pair[0])]
 
 
@@ -466,7 +464,7 @@ def _estimated_multiplier(
         solution = _solve(request, model, candidate, multiplier)
         wanted = effective * _price(request.plan, model, solution)
         if not wanted < _HIGHEST:
-            raise InfeasibleError(f"no scale exists with {model.bits} bits; plan with more")
+            raise InfeasibleError(f"no scale exists with {model.bits} bits")
         if abs(wanted - multiplier) <= 1e-9 * multiplier:
             break
         multiplier = wanted
