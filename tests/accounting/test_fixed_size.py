@@ -31,8 +31,8 @@ from skellam.accounting.fixed_size import (
     poisson_sizes,
     remove_profile,
 )
-from skellam.accounting.pld import dominating_pld
 from skellam.accounting.interop import from_record, to_record
+from skellam.accounting.pld import dominating_pld
 
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 4.0])
 SETTINGS = [
