@@ -3,6 +3,7 @@ import pytest
 
 import skellam as sk
 from skellam import analytics
+from skellam import federated as fl
 from skellam.accounting.ledger import Ledger
 from skellam.engines import local
 from skellam.errors import BudgetError, DomainError, ShapeError, ThresholdError
@@ -11,7 +12,7 @@ TERMS = {"clients": 20, "epsilon": 1.0, "delta": 1e-6}
 USERS = [[i % 4] for i in range(20)]
 
 
-@pytest.mark.parametrize("aggregate", [local.unmasked, local.secure])
+@pytest.mark.parametrize("aggregate", [local.unmasked, local.secure, fl.secure()])
 def test_the_answer_is_that_of_the_survivors(aggregate):
     """Deviations of 4 to 5: nine of them miss with a chance below 1e-12 in all."""
     query = analytics.histogram(range(5), dropout=0.2, **TERMS)
@@ -20,6 +21,17 @@ def test_the_answer_is_that_of_the_survivors(aggregate):
     )
     assert np.abs(answer.values - [3, 5, 5, 5]).max() <= 9 * answer.deviation
     assert answer.variance >= query.plan.variance * (1 - 1e-9)
+
+
+def test_an_aggregation_of_training_draws_the_dropouts_of_a_query():
+    query = analytics.count(dropout=0.2, **TERMS)
+    script = fl.unmasked(dropout={0: (1, 2, 3)})
+    answer = analytics.run(query, USERS, entropy=sk.SystemEntropy(), aggregate=script)
+    assert abs(answer.value - 17) <= 9 * answer.deviation
+    answer = analytics.run(
+        query, USERS, entropy=sk.SystemEntropy(), aggregate=script, dropouts=(0,)
+    )
+    assert abs(answer.value - 19) <= 9 * answer.deviation
 
 
 @pytest.mark.parametrize("dropouts", [(), (3,), (0, 4, 7, 19)])
