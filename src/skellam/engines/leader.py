@@ -104,7 +104,7 @@ class HttpsLine:
         with httpx.Client(verify=context, trust_env=False, headers=_AS_IS) as client:
             while True:
                 try:
-                    status, content = self._post(client, message, deadline)
+                    status, content = self._exchanged(client, message, deadline)
                 except httpx.TransportError as error:
                     failure = str(error)
                 else:
@@ -118,7 +118,7 @@ class HttpsLine:
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
 
-    def _post(self, client: Client, message: bytes, deadline: float) -> tuple[int, bytes]:
+    def _exchanged(self, client: Client, message: bytes, deadline: float) -> tuple[int, bytes]:
         """Return status and content of the reply, read no further than they may go."""
         from httpx import ReadTimeout
 
