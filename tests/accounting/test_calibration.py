@@ -125,7 +125,7 @@ def test_bad_arguments_raise(change):
 
 @pytest.mark.parametrize(("target", "at", "rounds"), [(0.0924, 0.99987, 7), (23_000.0, 0.01, 2)])
 def test_no_target_is_so_large_that_losses_overflow(target, at, rounds):
-    """The search tried noise that is next to nothing: e to the distance of two losses overflowed."""
+    """The search tries noise next to nothing, where e to the distance of two losses overflows."""
     found = noise_multiplier(epsilon=target, delta=at, rate=1e-3, rounds=rounds)
     assert 1e-3 <= found <= 1
     assert epsilon(Sampled(Gaussian(found, 1.0), 1e-3), delta=at, rounds=rounds) <= target

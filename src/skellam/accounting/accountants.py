@@ -230,8 +230,8 @@ def noise_multiplier(
     """Return the least noise multiplier (standard deviation over clip norm) for the target.
 
     It is the limit of a large scale, where rounding costs nothing; the value is on the private
-    side, and 1e-3 at least. With "paper" the Skellam bound is amplified by Zhu and Wang's theorem 5, orders 2..128
-    and 256.
+    side, and 1e-3 at least. With "paper" the Skellam bound is amplified by Zhu and Wang's theorem
+    5, orders 2..128 and 256.
     """
     q, n = _checks.rate("rate", rate), _checks.integer("rounds", rounds, 1, MAX_ROUNDS)
     _checks.open_unit("delta", delta)
