@@ -149,8 +149,7 @@ def plan(
         settings["compression"] = int(compression)
     with suppress(ValueError):
         settings["signal"] = float(signal)
-    if correlation is not None and correlation != "auto":
-        settings["correlation"] = _band(correlation)
+    settings["correlation"] = correlation_of(correlation)
     if plot is not None and sweep is None:
         raise DomainError("--plot draws a sweep; add --sweep, for instance --sweep bits=8..20")
     if sweep is not None:
@@ -161,7 +160,10 @@ def plan(
         _one(settings, out, as_json=as_json)
 
 
-def _band(text: str) -> tuple[int, ...]:
+def correlation_of(text: str | None) -> str | tuple[int, ...] | None:
+    """Return what ``--correlation`` asks for: "auto", or a band."""
+    if text is None or text == "auto":
+        return text
     try:
         return tuple(map(int, text.split(",")))
     except ValueError as error:

@@ -398,6 +398,7 @@ def _of_correlated_rounds(plan: CalibratedPlan, times: int) -> Iterator[str]:
         yield f"any two rounds of a client are at least {plan.groups} apart"
     yield "vectors and participants depend on earlier rounds through what was opened alone"
     yield "nothing else that depends on private data is shown, or ends the run"
+    yield "if what was opened ends the run early, all planned rounds count"
     if plan.rounding is Rounding.UNBIASED:
         yield "the coins of rounding are secret and decide nothing else"
 
