@@ -273,3 +273,20 @@ def test_weights_of_sizes_are_given_that_a_round_ran():
     half, nearly_all = made(1000), made(800)
     assert sum(weight for weight, _ in sizes.run_rates(half)) == pytest.approx(1)
     assert half.privacy(rounds=10).epsilon >= nearly_all.privacy(rounds=10).epsilon
+
+
+@pytest.mark.parametrize(("count", "rate"), [(94_422_542, 24_038 / 94_422_543), (10**9, 0.3)])
+def test_the_sizes_of_huge_populations_are_few_and_have_all_of_the_mass(count, rate):
+    """SciPy's quantile of the first law is the whole population: 700 MB of sizes."""
+    found, chances = sizes._likely_sizes(count, rate)
+    assert len(found) <= 40 * math.sqrt(count * rate)
+    assert chances.sum() == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("chance", [1e-3, 1e-10, 1e-22])
+@pytest.mark.parametrize(("count", "rate"), [(10, 0.5), (5000, 0.02), (10**12, 1e-6)])
+def test_binomial_bounds_are_the_tightest(count, rate, chance):
+    low, high = (f(count, rate, chance) for f in (sizes._binomial_floor, sizes._binomial_ceiling))
+    assert low == 1 or stats.binom.cdf(low - 1, count, rate) <= chance
+    assert stats.binom.cdf(low, count, rate) > chance
+    assert stats.binom.sf(high, count, rate) <= chance < stats.binom.sf(high - 1, count, rate)

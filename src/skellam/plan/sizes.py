@@ -32,6 +32,7 @@ delta (`stop_distance`, a total variation).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -362,8 +363,10 @@ def _likely_sizes(count: int, rate: float) -> tuple[NDArray[np.int64], NDArray[n
     """Return the sizes of Bin(count, rate) with nearly all of its mass, and their chances."""
     from scipy.stats import binom
 
-    low, high = (int(f(_UNLIKELY / 4, count, rate)) for f in (binom.ppf, binom.isf))
-    sizes = np.arange(max(0, low - 1), min(count, high + 1) + 1)
+    # Bernstein: beyond t on either side with a chance of at most exp(-t**2 / (2 V + 2 t / 3)).
+    mean, log = count * rate, -math.log(_UNLIKELY / 4)
+    t = log / 3 + math.sqrt((log / 3) ** 2 + 2 * log * mean * (1 - rate))
+    sizes = np.arange(max(0, math.floor(mean - t)), min(count, math.ceil(mean + t)) + 1)
     return sizes, binom.pmf(sizes, count, rate)
 
 
@@ -373,10 +376,9 @@ def _binomial_floor(count: int, rate: float, chance: float) -> int:
 
     if rate >= 1:
         return count
-    size = int(binom.ppf(chance, count, rate))
-    while size > 1 and binom.cdf(size - 1, count, rate) > chance:
-        size -= 1
-    return max(1, size)
+    # SciPy's quantiles of such small chances are wrong at times; its sums are not.
+    beyond = bisect_left(range(count), True, key=lambda k: binom.cdf(k, count, rate) > chance)
+    return max(1, beyond)
 
 
 def _binomial_ceiling(count: int, rate: float, chance: float) -> int:
@@ -385,7 +387,4 @@ def _binomial_ceiling(count: int, rate: float, chance: float) -> int:
 
     if rate >= 1:
         return count
-    size = int(binom.isf(chance, count, rate))
-    while size < count and binom.sf(size, count, rate) > chance:
-        size += 1
-    return max(1, min(size, count))
+    return max(1, bisect_left(range(count), True, key=lambda k: binom.sf(k, count, rate) <= chance))

@@ -11,6 +11,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from oracles.flower_fleet import Fleet, plan
+from oracles.mutations import BYTES, cut
 from skellam.engines.flower import rounds
 from skellam.engines.flower.messages import Answers
 from skellam.errors import SkellamError
@@ -24,32 +25,6 @@ ARRAYS = [
     Array("float32", (10**12,), "numpy.ndarray", b"\x93NUMPY"),
     Array("object", (), "", bytes(400)),
 ]
-
-
-def flipped(data, rng):
-    """Change some bits."""
-    octets = bytearray(data)
-    for _ in range(rng.choice([1, 1, 1, 2, 8])):
-        if octets:
-            octets[rng.randrange(len(octets))] ^= 1 << rng.randrange(8)
-    return bytes(octets)
-
-
-def cut(data, rng):
-    return data[: rng.randrange(len(data) + 1)]
-
-
-def grown(data, rng):
-    at = rng.randrange(len(data) + 1)
-    return data[:at] + rng.randbytes(rng.choice([1, 2, 4, 40])) + data[at:]
-
-
-def overwritten(data, rng):
-    at, size = rng.randrange(len(data) + 1), rng.choice([1, 2, 4, 8, 32])
-    return data[:at] + rng.choice([bytes(size), b"\xff" * size]) + data[at + size :]
-
-
-BYTES = (flipped, cut, grown, overwritten)
 
 
 def mutated(content, others, rng):

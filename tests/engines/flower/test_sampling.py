@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from oracles.flower_fleet import Fleet, client_app, plan
 from skellam.accounting.ledger import Ledger
 from skellam.engines import local
-from skellam.engines.flower.progress import Progress, Turns, cyclic
 from skellam.engines.flower.round_config import RoundConfig, UpdateKind
-from skellam.engines.flower.rounds import invited
+from skellam.engines.flower.rounds import Progress, Turns, cyclic, invited
 from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import BudgetError, DataError, InfeasibleError
 

@@ -33,9 +33,15 @@ from skellam.engines.flower.messages import (
     read_start,
     report_content,
 )
-from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
 from skellam.engines.flower.node import Limits, Node
-from skellam.engines.flower.round_config import RoundConfig, UpdateKind, run_config_digest
+from skellam.engines.flower.round_config import (
+    MetricRanges,
+    Ranges,
+    RoundConfig,
+    UpdateKind,
+    ranges_of,
+    run_config_digest,
+)
 from skellam.engines.flower.simulation import node_of
 from skellam.engines.local import EntropySource
 from skellam.engines.sampling import bernoulli
@@ -198,8 +204,7 @@ class _Client:
         node.limits.require_model(vectors.model)
         mechanism = node.limits.price(config.plan)
         node.spending.require_spendable(mechanism)
-        node.limits.require_training(node.stages.count("train"))
-        node.stages.enter(config.round_id, "train")
+        node.stages.enter(config.round_id, "train", limits=node.limits)
         update = _called(function, message, context, vectors)
         mine = self.entropy(f"client/{node.identity.number}")
         vector = _encoded(config, content, config.invited, update, None, entropy=mine)

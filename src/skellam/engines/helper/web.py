@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 PATH: Final = "/v1/message"
 MEDIA_TYPE: Final = "application/octet-stream"
+_MAX_CONNECTIONS: Final = 128
+"""Each may make the helper hold one message before its signature can be checked."""
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _log = logging.getLogger("skellam.helper")
 
@@ -95,4 +97,5 @@ def serve(config: HelperConfig, service: HelperService, *, host: str, port: int)
         server_header=False,
         ws="none",
         lifespan="off",
+        limit_concurrency=_MAX_CONNECTIONS,
     )
