@@ -55,8 +55,8 @@ IN_PACKAGES = {
     },
 }
 """Words of two meanings: no parameter and no field where they would have the other one."""
-MEANT = {("skellam/engines/workers.py", "memory")}
-"""The memory of a machine."""
+MEANT = {("skellam/engines/workers.py", "memory"), ("skellam/engines/leader.py", "_post")}
+"""The memory of a machine, and the method of HTTP."""
 RIDDLE = re.compile(r"(What|Who|Whether|How|When|Where|Why|Which)\b")
 
 

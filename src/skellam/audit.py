@@ -235,7 +235,7 @@ def _scores(
     def released(number: int) -> float:
         own = sign(number) * vector
         total = aggregate(
-            plan, round_, lambda n: own if n == CANARY else None, entropy=lambda _: entropy
+            plan, round_, lambda n: own if n == CANARY else None, entropy=entropy
         ).total
         return sign(number) * float(total.values @ direction)
 
@@ -299,7 +299,7 @@ class _Attacker:
         round_: local.Round,
         update: local.ClientUpdate,
         *,
-        entropy: local.EntropySource,
+        entropy: local.AnyEntropy,
         spend: local.Spend = local.spend_nothing,
     ) -> local.RoundResult:
         own = sign(round_.number) * _canary(plan, round_)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from flwr.app import Context, RecordDict
 
-from oracles.flower_guide import GUIDE, ROOT, environment
+from oracles.flower_guide import GUIDE, ROOT, environment, free_ports
 from oracles.flower_superlink import end_managed_superlink
 from skellam.engines.flower import InProcessGrid
 
@@ -82,14 +82,16 @@ def test_the_protected_app_trains_and_reports_metrics_with_intervals(app, tmp_pa
 @pytest.mark.slow
 def test_the_protected_app_runs_in_flowers_simulation(app, tmp_path):
     home = tmp_path / "flwr"
+    # Another simulation, of another test or user, may have the default port.
+    (port,) = free_ports(1)
     try:
         done = subprocess.run(
             ["flwr", "run", ".", "--stream", "--federation-config", "num-supernodes=10"],
             cwd=app,
-            env=environment(home),
+            env=environment(home, FLWR_LOCAL_SUPERLINK_HTTP_API_PORT=str(port)),
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=900,
             check=False,
         )
     finally:

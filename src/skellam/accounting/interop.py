@@ -74,8 +74,8 @@ def to_record(mechanism: Mechanism) -> dict[str, Any]:
         case SampledWithoutReplacement(noise, cohort, population):
             size = {"cohort": cohort, "population": population}
             return {"sampling": "without-replacement", **size, **to_record(noise)}
-        case SampledKnownSize(noise, rate, population):
-            draw = {"rate": rate, "population": population}
+        case SampledKnownSize(noise, rate, population, run_chance):
+            draw = {"rate": rate, "population": population, "run_chance": run_chance}
             return {"sampling": "poisson-known-size", **draw, **to_record(noise)}
         case _:
             noise = noise_of(mechanism)
@@ -112,7 +112,8 @@ def from_record(record: Mapping[str, Any]) -> Mechanism:
             return SampledWithoutReplacement(_noise_from(rest), cohort, population)
         case "poisson-known-size":
             rate, population = _take(rest, "rate", "population")
-            return SampledKnownSize(_noise_from(rest), rate, population)
+            run_chance = rest.pop("run_chance", 1.0)
+            return SampledKnownSize(_noise_from(rest), rate, population, run_chance)
         case _:
             raise DomainError(f"no sampling is named {sampling!r}")
 

@@ -332,11 +332,17 @@ class SampledKnownSize:
     mechanism: NoiseMechanism
     rate: float
     population: int
+    run_chance: float = 1.0
+    """The chance, at least, that a cohort is released: it may be skipped for its size."""
 
     def __post_init__(self) -> None:
-        population = _checks.integer("population", self.population, 1, _MAX_POPULATION)
-        rate = _checks.rate("rate", self.rate)
-        _set(self, mechanism=_sampleable(self.mechanism), rate=rate, population=population)
+        _set(
+            self,
+            mechanism=_sampleable(self.mechanism),
+            rate=_checks.rate("rate", self.rate),
+            population=_checks.integer("population", self.population, 1, _MAX_POPULATION),
+            run_chance=_checks.rate("run_chance", self.run_chance),
+        )
 
 
 _MAX_POPULATION = 10**12

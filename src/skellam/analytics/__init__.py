@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from skellam.analytics.distributions import Cdf, Quantile, cdf, quantiles
-from skellam.analytics.estimates import Band, Counts, Estimate, Interval
 from skellam.analytics.histograms import (
     SketchedCounts,
     SketchEstimate,
@@ -12,8 +11,12 @@ from skellam.analytics.histograms import (
     histogram,
 )
 from skellam.analytics.query import (
+    Band,
     Bounds,
     Contribution,
+    Counts,
+    Estimate,
+    Interval,
     Outside,
     PlanOptions,
     Query,

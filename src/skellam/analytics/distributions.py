@@ -18,16 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.analytics.estimates import Band, Estimate, Interval, Table, half_width
 from skellam.analytics.histograms import bucket_of, increasing
 from skellam.analytics.query import (
+    Band,
     Bounds,
     Contribution,
+    Estimate,
+    Interval,
     Outside,
     PlanOptions,
     Query,
     Rows,
+    Table,
     Totals,
+    half_width,
     numbers,
     planned,
     share,

@@ -19,14 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.analytics.estimates import Counts, Interval, Table
 from skellam.analytics.query import (
     Bounds,
     Contribution,
+    Counts,
+    Interval,
     Outside,
     PlanOptions,
     Query,
     Rows,
+    Table,
     Totals,
     numbers,
     planned,

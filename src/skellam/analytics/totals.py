@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting import gaussian_sigma
-from skellam.analytics.estimates import Estimate, Interval
 from skellam.analytics.query import (
     Bounds,
     Contribution,
+    Estimate,
+    Interval,
     Outside,
     PlanOptions,
     Query,

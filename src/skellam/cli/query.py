@@ -72,7 +72,7 @@ def query(
         Servers, typer.Option(help="One server, or a leader and a helper that do not collude.")
     ] = Servers.ONE,
     ledger: Annotated[
-        Path | None, typer.Option(help="A ledger whose budget pays for the answer.")
+        Path | None, typer.Option(help="A ledger from whose budget the answer is spent.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

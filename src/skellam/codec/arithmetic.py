@@ -354,7 +354,7 @@ class WrapEstimate:
         return math.erfc(self.k / math.sqrt(2))
 
     def require(self, k: float) -> None:
-        """Raise `WrapError` if there is less room than ``k`` by more than three standard errors."""
+        """Raise `WrapError` if the headroom is below ``k`` by more than three standard errors."""
         limit = 2 ** (self.bits - 1) / _checks.positive("k", k)
         if not self.deviation - 3 * self.standard_error <= limit:
             raise WrapError(

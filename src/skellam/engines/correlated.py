@@ -17,7 +17,7 @@ import numpy as np
 
 from skellam.codec import Codec
 from skellam.engines import local
-from skellam.engines.local import ClientUpdate, EntropySource, Round, RoundResult, Spend
+from skellam.engines.local import AnyEntropy, ClientUpdate, EntropySource, Round, RoundResult, Spend
 from skellam.engines.two_servers import Vectors, constants, opened, require_two_servers
 from skellam.entropy import derive_key, random_bytes
 from skellam.plan import CalibratedPlan
@@ -43,7 +43,7 @@ class CorrelatedAggregate(Protocol):
         update: ClientUpdate,
         earlier: bytes,
         *,
-        entropy: EntropySource,
+        entropy: AnyEntropy,
         spend: Spend = local.spend_nothing,
     ) -> RoundResult:
         """Return the estimate of the round's sum; ``earlier`` is what the last round left."""
@@ -65,7 +65,7 @@ def unmasked(
     update: ClientUpdate,
     earlier: bytes,
     *,
-    entropy: EntropySource,
+    entropy: AnyEntropy,
     spend: Spend = local.spend_nothing,
 ) -> RoundResult:
     """Run a round without masks: the same integers as `two_servers`, for simulation."""
@@ -73,10 +73,11 @@ def unmasked(
     codec, at = round_.codec(plan), round_.number
     agreed = constants(plan, run_id=bytes(32))
     window = _Window.from_bytes(earlier) if earlier else _Window()
-    summed = local.sum_without_noise(codec, round_.survivors, update, entropy)
+    source = local.by_purpose(entropy)
+    summed = local.sum_without_noise(codec, round_.survivors, update, source)
     spend()
     total = replace(summed, values=ring.band_sum(summed.values, window.sums, at, agreed))
-    total = local.with_central_noise(codec, total, entropy=entropy("server"))
+    total = local.with_central_noise(codec, total, entropy=source("server"))
     estimate = ring.estimate(total.values, window.estimates, at, agreed)
     later = _Window(
         ring.advanced(window.sums, ring.to_slot(at, summed.values), agreed),
@@ -142,18 +143,18 @@ def two_servers(
     update: ClientUpdate,
     earlier: bytes,
     *,
-    entropy: EntropySource,
+    entropy: AnyEntropy,
     spend: Spend = local.spend_nothing,
 ) -> RoundResult:
     """Run a round of the whole protocol; each party opens what it may see alone."""
     _require(plan, round_)
-    codec = round_.codec(plan)
-    run = _Run.from_bytes(earlier) if earlier else _Run.begin(plan, entropy)
+    codec, source = round_.codec(plan), local.by_purpose(entropy)
+    run = _Run.from_bytes(earlier) if earlier else _Run.begin(plan, source)
     ended = simulation.run_round(
         run.resumed(round_.survivors),
         round_.number,
-        Vectors(codec, round_.survivors, update, entropy),
-        entropy=entropy("protocol"),
+        Vectors(codec, round_.survivors, update, source),
+        entropy=source("protocol"),
         round_input=round_.model,
         label=codec.label,
         before_job=spend,

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 from skellam import errors
 from skellam.engines import durable
-from skellam.engines.helper.web import PATH
+from skellam.engines.helper.web import LOOPBACK, PATH
 from skellam.entropy import Entropy
 from skellam.errors import (
     DataError,
@@ -79,6 +80,16 @@ class HttpsLine:
     authority: Path | None = None
     timeout: float = 120.0
     max_reply: int = 1 << 29
+
+    def __post_init__(self) -> None:
+        address = urlsplit(self.url)
+        if address.scheme != "https" and (
+            address.scheme != "http" or address.hostname not in LOOPBACK
+        ):
+            raise DomainError(
+                f"helper must be an address with https://, got {self.url!r}; http:// would show "
+                "others who takes part, and is for this machine alone"
+            )
 
     def __call__(self, message: bytes) -> bytes:
         """Return the helper's reply."""

@@ -195,7 +195,7 @@ _COLUMNS: tuple[Column, ...] = (
     ("ε public", "epsilon_public", bound),
     ("ε server", "epsilon_server", bound),
     ("ε server, mean client", "epsilon_server_mean", bound),
-    ("room", "wrap_k", number),
+    ("headroom", "wrap_k", number),
     ("chance of a wrap", "wrap_probability", chance),
 )
 _CLIP: tuple[Column, ...] = (("clip", "clip", number), ("clipped, noisy", "clipped", percent))
@@ -219,7 +219,7 @@ def measure_text(name: str) -> Text:
 
 
 def charts(run: Run) -> Iterator[Chart]:
-    """Yield every measure, the epsilons, the room in the modulus and a clip that adapts."""
+    """Yield every measure, the epsilons, the headroom in the modulus and a clip that adapts."""
     shown = run.measured
     rounds = _rounds(shown)
     for index, name in enumerate(measures(run)):
@@ -234,8 +234,8 @@ def charts(run: Run) -> Iterator[Chart]:
     summed = [r for r in run.records if r.wrap_k is not None]
     if summed:
         lines = _lines(summed, {"deviations of the sum in half the modulus": "wrap_k"})
-        level = ("planned", run.header.plan.signal_multiple)
-        yield Chart("room", "Room in the modulus", _rounds(summed), lines, number, level=level)
+        title, level = "Headroom in the modulus", ("planned", run.header.plan.signal_multiple)
+        yield Chart("headroom", title, _rounds(summed), lines, number, level=level)
     if run.header.clip is not None:
         lines = _lines(run.records, {"clip": "clip"})
         yield Chart("clip", "The clip", _rounds(run.records), lines, number, log=True)

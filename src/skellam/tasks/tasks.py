@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from skellam.entropy import Entropy
+from skellam.engines.local import AnyEntropy, by_purpose
 from skellam.errors import DomainError
 from skellam.federated.aggregation import Aggregation, ServerOptimiser, fedavg
 from skellam.federated.data.examples import Clients, pooled
@@ -319,16 +319,16 @@ def sweep(
     *,
     epsilon: float,
     aggregate: Aggregation,
-    entropy: Callable[[str], Entropy],
+    entropy: AnyEntropy,
     folder: str | PathLike[str],
     last: int = 100,
     **changes: Any,  # noqa: ANN401
 ) -> tuple[Cell, ...]:
     """Return every combination that ``preset`` names, the best on validation data first.
 
-    ``entropy`` gives each combination its own by name. Each is a run in a folder of its own, which
-    goes on after a kill; each has a ledger of its own too, so that all of them together cost the
-    users the sum: choose settings on public or on other people's data.
+    ``entropy`` may be a function of a combination's name. Each is a run in a folder of its own,
+    which goes on after a kill; each has a ledger of its own too, so that all of them together cost
+    the users the sum: choose settings on public or on other people's data.
     """
     cells = []
     for clip, rate in product(preset.clips, preset.learning_rates):
@@ -338,7 +338,7 @@ def sweep(
             task,
             preset.plan(task, epsilon=epsilon, clip=clip, **changes),
             aggregate=aggregate,
-            entropy=entropy(name),
+            entropy=by_purpose(entropy)(name),
             server=preset.server(rate),
             folder=path,
             resume=True,

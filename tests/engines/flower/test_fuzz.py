@@ -301,6 +301,64 @@ def test_whole_runs_go_on_whatever_one_node_sends_or_gets(tmp_path, direction):
         assert set(report.result.survivors) >= {1, 2, 4, 5}
 
 
+def fate(rng):
+    """Return at which message a node goes wrong, and how."""
+    kind = rng.choice(["train", *(f"query.skellam_{stage}" for stage in STAGES[1:])])
+    return kind, rng.choice(["sends garbage", "gets garbage", "is silent", "repeats another"])
+
+
+def hostile_network(fates, rng):
+    """A network on which every node of ``fates`` goes wrong at one message."""
+    last = {}
+
+    def spoilt(content):
+        record = content["skellam"]
+        name = "config" if "config" in record else "data"
+        octets = record[name].encode() if name == "config" else record[name]
+        wrong = rng.choice(BYTES)(octets, rng)
+        record[name] = wrong.decode(errors="replace") if name == "config" else wrong
+
+    def uplink(message):
+        kind = message.metadata.message_type
+        planned, how = fates.get(message.metadata.src_node_id, (None, None))
+        if message.has_error():
+            return message
+        if planned == kind and how == "is silent":
+            return None
+        if planned == kind and how == "repeats another" and kind in last:
+            message.content = deepcopy(last[kind])
+        if planned == kind and how == "sends garbage":
+            spoilt(message.content)
+        last[kind] = deepcopy(message.content)
+        return message
+
+    def downlink(message):
+        if fates.get(message.metadata.dst_node_id) == (
+            message.metadata.message_type,
+            "gets garbage",
+        ):
+            spoilt(message.content)
+        return message
+
+    return {"uplink": uplink, "downlink": downlink}
+
+
+@pytest.mark.slow
+def test_runs_go_on_with_as_many_hostile_nodes_as_a_round_bears(tmp_path):
+    rng = random.Random(7)
+    limits = {"max_participations": 100, "total_epsilon": 1000.0}
+    made = plan(cohort=12, dropout=0.25, colluding=0.1)
+    fleet = Fleet(tmp_path, made, count=12, limits=limits, budget=1e4)
+    for _ in range(20):
+        fates = {node: fate(rng) for node in rng.sample(range(2, 14), 3)}
+        _, (report,) = fleet.start(network=hostile_network(fates, rng))
+        assert report.failure == ""
+        assert {fault.node for fault in report.faults} <= set(fates)
+        assert set(report.result.survivors) >= {n - 1 for n in range(2, 14)} - {
+            n - 1 for n in fates
+        }
+
+
 def test_what_is_raised_about_a_message_is_ours(stages):
     recording = stages["masked_input"]
     with pytest.raises(SkellamError):

@@ -14,6 +14,7 @@ from skellam.engines.helper import HelperService, service, web
 from skellam.engines.leader import HttpsLine
 from skellam.errors import (
     DataError,
+    DomainError,
     HelperUnreachableError,
     LedgerError,
     PhaseError,
@@ -210,6 +211,14 @@ def answering(*parts, status=200):
             await send({"type": "http.response.body", "body": b""})
 
     return app
+
+
+@pytest.mark.parametrize("url", ["http://helper.example", "helper.example:8443", "ftp://x", ""])
+def test_who_takes_part_does_not_travel_in_the_clear(url):
+    with pytest.raises(DomainError, match="https://"):
+        HttpsLine(url)
+    for here in ("http://127.0.0.1:80", "http://localhost", "http://[::1]:1", "https://x:8443"):
+        assert HttpsLine(here).url == here
 
 
 def test_a_reply_without_end_is_cut_off():

@@ -43,7 +43,7 @@ from skellam.engines.flower.round_config import (
     run_config_digest,
 )
 from skellam.engines.flower.simulation import node_of
-from skellam.engines.local import EntropySource
+from skellam.engines.local import AnyEntropy, EntropySource, by_purpose
 from skellam.engines.sampling import bernoulli
 from skellam.entropy import SEED_BYTES, Entropy, random_bytes
 from skellam.errors import (
@@ -69,7 +69,7 @@ _log = getLogger("skellam.flower")
 def protect(
     app: ClientApp,
     *,
-    entropy: Entropy | EntropySource,
+    entropy: AnyEntropy,
     update: UpdateKind | str = UpdateKind.DIFFERENCE,
     metrics: Ranges = None,
     evaluate_metrics: Ranges = None,
@@ -89,10 +89,9 @@ def protect(
         UpdateKind(update): ranges_of(metrics),
         UpdateKind.METRICS: ranges_of(evaluate_metrics),
     }
-    source = entropy if callable(entropy) else lambda _: entropy
 
     def register(train: Handler) -> Handler:
-        stages = _Client(train, source, UpdateKind(update), summed, simulated)
+        stages = _Client(train, by_purpose(entropy), UpdateKind(update), summed, simulated)
         app.train()(stages.train)
         _take_evaluation(app, stages)
         for stage in STAGES:

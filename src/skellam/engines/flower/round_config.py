@@ -88,7 +88,7 @@ class MetricRanges:
     def planned(self, plan: Plan) -> Plan:
         """Return ``plan``, which has no noise yet, with a coordinate more for each metric."""
         if isinstance(plan, CalibratedPlan):
-            raise DomainError("add the metrics before .calibrated(), which pays for them")
+            raise DomainError("add the metrics before .calibrated(), which accounts for them")
         clip = plan.clip * math.sqrt(1 + self.share)
         return replace(plan, dimension=plan.dimension + len(self), clip=clip)
 

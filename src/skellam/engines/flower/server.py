@@ -258,7 +258,7 @@ class SecureGrid(Grid):
         if not account.fits(plan.mechanism):
             try:
                 leader.end()
-            except ProtocolError as error:
+            except SkellamError as error:
                 _log.warning("the helper could not be told that the run is over: %s", error)
 
     def _release(
