@@ -78,6 +78,11 @@ def main() -> None:
             watch=watch,
         )
     console.print(beside(history, correlated))
+    console.print(
+        "One server: cohorts are a secret from the public, and no client gives its noise share "
+        "away. Two servers: nothing about cohorts is secret; leader and helper do not collude, and "
+        "their noise cancels over rounds."
+    )
 
 
 def summary(
@@ -106,14 +111,13 @@ def beside(paper: fl.History, correlated: fl.History) -> Table:
     """Accuracy and epsilons of both ways: the weaker number of each is what counts."""
     table = Table(title=f"the same data, epsilon {EPSILON:g}, two ways to sum")
     table.add_column("")
-    table.add_column("one server, Poisson cohorts")
-    table.add_column("two servers, correlated noise")
+    table.add_column("one server")
+    table.add_column("two servers")
     runs = (paper, correlated)
     table.add_row("accuracy", *(f"{run.records[-1].test_accuracy:.1%}" for run in runs))
     held = [run.guarantees for run in runs]
     table.add_row("epsilon against the SERVER", *(rounded_up(g.server.epsilon) for g in held))
     table.add_row("epsilon against the public", *(rounded_up(g.public.epsilon) for g in held))
-    table.add_row("trusted", "no client gives its noise away", "leader and helper do not collude")
     return table
 
 
