@@ -155,6 +155,7 @@ class Leader:
         self, path: Path, phase: _Phase, setting: LeaderSetting, helper: HelperLine
     ) -> None:
         self._path, self._phase, self._setting, self._helper = path, phase, setting, helper
+        self._settled: int | None = None
 
     @classmethod
     def open(
@@ -202,6 +203,14 @@ class Leader:
         return self._idle.release
 
     @property
+    def settled(self) -> int | None:
+        """The round that `settle` finished after a kill or an error, if it finished one.
+
+        Whoever does not use its release takes it out of the band with `forget`.
+        """
+        return self._settled
+
+    @property
     def _idle(self) -> Idle:
         if not isinstance(self._phase, Idle):
             raise ProtocolError("a request to the helper is open; call settle() first")
@@ -222,7 +231,7 @@ class Leader:
 
     def _settle_round(self, waiting: Waiting) -> None:
         try:
-            self._finish(waiting, {})
+            self._settled = self._finish(waiting, {}).round_
         except ThresholdError as error:
             if isinstance(self._phase, Waiting):
                 raise
@@ -279,6 +288,13 @@ class Leader:
         if opened.release is None:
             raise ProtocolError("the round opened nothing")
         return opened.release
+
+    def forget(self, *rounds: int) -> None:
+        """Take spoiled or lost ``rounds`` out of the band on both sides; participations stay."""
+        self.settle()
+        self._forget(self._idle.forget(*rounds))
+        if self._settled in rounds:
+            self._settled = None
 
     def abandon(self) -> None:
         """Give the open round up: the helper forgets it if it answered; participations stay."""
