@@ -120,7 +120,7 @@ def with_noise(plan: Plan, multiplier: float, *, delta: float | None) -> Calibra
         return request.made(_continuous(request, z))
     if integers.is_integer(plan):
         return integers.require_bits(_require_drawable(request, request.made(_integer(request, z))))
-    bands = correlation.candidates(plan)
+    bands = _bands(plan)
     if len(bands) > 1:
         raise DomainError(
             'correlation="auto" compares bands at the same privacy, and noise of a given size is '
@@ -239,10 +239,14 @@ def _solved(
     return best
 
 
+def _bands(plan: Plan) -> tuple[tuple[int, ...], ...]:
+    return ((1,),) if plan.correlation is None else correlation.candidates(plan)
+
+
 def _options(request: Request, effective: float) -> list[tuple[float, Request, Candidate]]:
     """Return the candidates of every band, each with its predicted error, least error first."""
     found: list[tuple[float, Request, Candidate]] = []
-    for band in correlation.candidates(request.plan):
+    for band in _bands(request.plan):
         choice = replace(request, band=band)
         try:
             ranked = _ranked(choice, choice.model(effective), effective)
