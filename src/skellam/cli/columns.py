@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,32 @@ def by_user(path: Path, *, user: str, column: str) -> Users:
     """Return for each user of column ``user`` what it has in ``column``."""
     names, values = _columns(path, user, column)
     users: Users = defaultdict(list)
-    for name, value in zip(names, values, strict=True):
+    for number, (name, value) in enumerate(zip(names, values, strict=True), start=1):
+        if name is None or not str(name).strip():
+            raise DataError(f"{path}, row {number}, has no {user!r}; every row needs an owner")
         users[str(name)].append(value)
     if not users:
         raise DataError(f"{path} has no rows")
     return dict(users)
 
 
-def as_numbers(users: Users) -> Users:
+def as_numbers(users: Users, column: str) -> Users:
     """Return the values as numbers, or raise `DataError` naming one that is none."""
+    return {
+        user: [_number(value, column, user) for value in values] for user, values in users.items()
+    }
+
+
+def _number(value: Any, column: str, user: str) -> float:  # noqa: ANN401
     try:
-        return {user: [float(value) for value in values] for user, values in users.items()}
-    except (TypeError, ValueError) as error:
-        raise DataError(f"a value is no number: {error}") from error
+        number = float(value)
+    except (TypeError, ValueError):
+        number = nan
+    if isnan(number):
+        raise DataError(
+            f"{column!r} of {user!r} is no number, got {value!r}; correct the row or leave it out"
+        )
+    return number
 
 
 def as_text(users: Users) -> Users:

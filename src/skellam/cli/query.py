@@ -117,7 +117,7 @@ def query(
     protocol = two_servers.two_servers if aggregation is Servers.TWO else local.secure
     asked = _asked(job, targets, options, max_rows=max_rows)
     texts = job in {Job.COUNT, Job.FREQUENCIES}
-    held = columns.as_text(users) if texts else columns.as_numbers(users)
+    held = columns.as_text(users) if texts else columns.as_numbers(users, column or user)
     added: list[an.Contribution] = []
     with ExitStack() as stack:
         opened = None if ledger is None else stack.enter_context(Ledger.open(ledger))
@@ -136,7 +136,8 @@ def query(
     )
     counted = _counted(job, column, user, max_rows, max_buckets or 1)
     _show(asked, lines, confidence, counted, as_json=as_json)
-    _log_for_operator(sum(map(len, held.values())), len(users), added, max_rows)
+    why = _why_left_out(job, max_rows, max_buckets or 1)
+    _log_for_operator(sum(map(len, held.values())), len(users), added, why)
 
 
 _USED = {
@@ -176,16 +177,20 @@ def _counted(job: Job, column: str | None, user: str, max_rows: int, max_buckets
     return f"{job} of {what}; of each {user!r} at most {many}{where} (--max-rows)"
 
 
-def _log_for_operator(
-    rows: int, users: int, added: Sequence[an.Contribution], max_rows: int
-) -> None:
+def _why_left_out(job: Job, max_rows: int, max_buckets: int) -> str:
+    why = f"more than --max-rows {max_rows} of one user"
+    if job in {Job.HISTOGRAM, Job.FREQUENCIES}:
+        why += f" in a bucket, or than --max-buckets {max_buckets} buckets of one"
+    return why
+
+
+def _log_for_operator(rows: int, users: int, added: Sequence[an.Contribution], why: str) -> None:
     """Say what did not count, to whoever holds the file: the numbers are exact."""
     left_out = sum(each.left_out for each in added)
     clipped = sum(each.clipped for each in added)
     parts = [f"{rows:,} rows of {users:,} users"]
     if left_out:
-        hint = f", for more than --max-rows {max_rows} of one user, or of unnamed categories"
-        parts.append(f"{left_out:,} rows did not count{hint}")
+        parts.append(f"{left_out:,} rows did not count: {why}")
     if clipped:
         parts.append(f"{clipped:,} values were moved to the nearest bound")
     typer.echo(f"the file (not private, keep it): {'; '.join(parts)}", err=True)

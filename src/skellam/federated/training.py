@@ -20,7 +20,7 @@ from math import floor, isfinite
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -31,7 +31,14 @@ from skellam.accounting.ledger import Head, Ledger
 from skellam.engines.local import Round, RoundResult, adaptive, require_cohort
 from skellam.engines.sampling import bernoulli
 from skellam.entropy import Entropy, random_bytes
-from skellam.errors import BudgetError, DataError, DomainError, ThresholdError, TrainingError
+from skellam.errors import (
+    BudgetError,
+    DataError,
+    DomainError,
+    KindError,
+    ThresholdError,
+    TrainingError,
+)
 from skellam.federated.aggregation import Aggregation, ServerOptimiser, ServerState, Vector, fedavg
 from skellam.federated.history import Checkpoint, Folder, Header, History, Record, Stop
 from skellam.federated.monitoring import Watch, events
@@ -48,6 +55,13 @@ from skellam.plan import AdaptiveClip, CalibratedPlan
 from skellam.plan.clipping import unclipped_fraction
 
 log = logging.getLogger(__name__)
+_EXAMPLES = {
+    "task": "fl.Task(model, clients)",
+    "plan": "plan.calibrated(epsilon=4, delta=1e-6)",
+    "aggregate": "fl.secure()",
+    "entropy": "sk.SystemEntropy()",
+    "server": "fl.fedavg() or fl.adam(learning_rate=0.01)",
+}
 
 
 def train(
@@ -77,6 +91,7 @@ def train(
     more than ``max_failures`` of a cohort fail, the run stops with the first failure, before that
     round is spent.
     """
+    _require_kinds(task=task, plan=plan, aggregate=aggregate, entropy=entropy, server=server)
     population = Population(plan, len(task.clients))
     chosen = server or fedavg(momentum=0.9)
     setup = _Setup(task, population, aggregate, Streams.of(entropy), chosen, clip)
@@ -117,6 +132,21 @@ def train(
             folder=None if folder is None else files.path,
             module=module,
         )
+
+
+def _require_kinds(**given: Any) -> None:  # noqa: ANN401
+    """Raise `KindError` for what people pass by mistake."""
+    fits = {
+        "task": hasattr(given["task"], "worker"),
+        "plan": isinstance(given["plan"], CalibratedPlan),
+        "aggregate": isinstance(given["aggregate"], Aggregation),
+        "entropy": hasattr(given["entropy"], "fill"),
+        "server": isinstance(given["server"], ServerOptimiser | None),
+    }
+    if wrong := next((name for name, fit in fits.items() if not fit), None):
+        value = given[wrong]
+        found = getattr(value, "__name__", type(value).__name__)
+        raise KindError(f"{wrong} cannot be {found}; use {_EXAMPLES[wrong]}")
 
 
 def _require_release(records: Sequence[Record], spender: Spender, stop: Stop) -> None:
@@ -426,11 +456,14 @@ class _Loop:
             except BudgetError:
                 return checkpoint.state, Stop.BUDGET
             state = self._applied(checkpoint, outcome, clip)
-            record = self._record(number, state, outcome, checkpoint.clip)
+            record = self._record(number, outcome, checkpoint.clip)
             checkpoint = replace(
                 checkpoint, round=number + 1, state=state, head=self.spender.head, clip=clip
             )
-            self.files.keep(record, checkpoint)
+            try:
+                record = self._measured(record, state)
+            finally:  # what is spent is kept, also where a measure fails
+                self.files.keep(record, checkpoint)
             records.append(record)
             self.worker.observe(record)
             for watch in self.watchers:
@@ -454,11 +487,7 @@ class _Loop:
         return server.apply(state, (outcome.total / cohort).values.astype(np.float32))
 
     def _record(
-        self,
-        number: int,
-        state: ServerState,
-        outcome: RoundResult | _Skipped,
-        clip: AdaptiveClip | None,
+        self, number: int, outcome: RoundResult | _Skipped, clip: AdaptiveClip | None
     ) -> Record:
         record = Record(round=number, clip=None if clip is None else clip.clip)
         if isinstance(outcome, _Skipped):
@@ -473,7 +502,11 @@ class _Loop:
         if isinstance(outcome, RoundResult) and outcome.clip_count is not None:
             unclipped = unclipped_fraction(outcome.clip_count, self.setup.plan.cohort)
             record = replace(record, clipped=1 - unclipped)
-        if (number + 1) % self.every and number + 1 < self.setup.plan.rounds:
+        return record
+
+    def _measured(self, record: Record, state: ServerState) -> Record:
+        done = record.round + 1
+        if done % self.every and done < self.setup.plan.rounds:
             return record
         test, validation = map(_all_finite, self.worker.measure(state.model))
         measured = replace(record, test=test, validation=validation)

@@ -10,7 +10,8 @@ from torch import nn
 
 from skellam.errors import DomainError
 from skellam.federated.data.examples import Clients, pooled
-from skellam.federated.task import Task, sgd
+from skellam.federated.optimizers import sgd
+from skellam.federated.task import Task
 from skellam.tasks import models, paper_sets, stand_ins
 from skellam.tasks.splits import Location, Splits
 from skellam.tasks.text import NextToken

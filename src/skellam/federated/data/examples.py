@@ -31,9 +31,7 @@ class Examples:
         inputs, targets = np.asarray(self.inputs), np.asarray(self.targets)
         if not (inputs.ndim and targets.ndim and len(inputs) == len(targets)):
             raise DataError(f"inputs {inputs.shape} do not go with targets {targets.shape}")
-        _checks.assign(
-            self, inputs=_numbers("inputs", inputs), targets=_numbers("targets", targets)
-        )
+        _checks.assign(self, inputs=numbers("inputs", inputs), targets=numbers("targets", targets))
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -134,7 +132,8 @@ def pooled(data: ClientData, *, max_examples: int | None = None) -> Examples:
     return Examples(inputs, np.concatenate([part.targets for part in parts]))
 
 
-def _numbers(name: str, values: NDArray[Any]) -> NDArray[Any]:
+def numbers(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Return integers as int64 and other numbers as float32, or raise `DataError`."""
     if values.dtype.kind not in "biuf":
         raise DataError(f"{name} must be numbers, got {values.dtype}; encode them as numbers")
     if not np.isfinite(values).all():
