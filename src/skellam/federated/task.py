@@ -293,13 +293,19 @@ class TaskWorker:
             held = [
                 self._collected(client, bits) for client, bits in zip(clients, entropy, strict=True)
             ]
-            found: list[Vector | Exception] = []
             try:
-                found += self._together(start, [h for h in held if isinstance(h, list)], number)
+                return self._together(start, held, number)
             except Exception:  # noqa: BLE001  (one by one shows whose data it was)
-                found += [self._alone(start, h, number) for h in held if isinstance(h, list)]
-            moved = iter(found)
-            return [next(moved) if isinstance(h, list) else h for h in held]
+                alone = [self._alone(start, each, number) for each in held]
+            # Who fails must not change the last bits of the others: they are trained together.
+            held = [
+                found if isinstance(found, Exception) else each
+                for found, each in zip(alone, held, strict=True)
+            ]
+            try:
+                return self._together(start, held, number)
+            except Exception:  # noqa: BLE001
+                return alone
 
     def _collected(self, client: str, entropy: Entropy) -> list[Any] | Exception:
         try:
@@ -308,14 +314,20 @@ class TaskWorker:
         except Exception as error:  # noqa: BLE001  (whatever a client's data raises is its failure)
             return error
 
-    def _together(self, start: Vector, held: Sequence[list[Any]], number: int) -> list[Vector]:
+    def _together(
+        self, start: Vector, held: Sequence[list[Any] | Exception], number: int
+    ) -> list[Vector | Exception]:
         if self._mapped is None:
             raise DomainError("this module's clients are trained one by one")
-        return self._mapped.updates(start, held, factor=self._factor(number))
+        batches = [each for each in held if isinstance(each, list)]
+        moved = iter(self._mapped.updates(start, batches, factor=self._factor(number)))
+        return [next(moved) if isinstance(each, list) else each for each in held]
 
-    def _alone(self, start: Vector, batches: list[Any], number: int) -> Vector | Exception:
+    def _alone(self, start: Vector, held: list[Any] | Exception, number: int) -> Vector | Exception:
+        if isinstance(held, Exception):
+            return held
         try:
-            return self._trained(start, batches, number)
+            return self._trained(start, held, number)
         except Exception as error:  # noqa: BLE001  (whatever a client's data does to its training)
             return error
 
