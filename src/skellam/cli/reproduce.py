@@ -154,7 +154,7 @@ def _watch(
 
 def draw(path: Path, title: str, results: list[Result]) -> None:
     """Draw the paper's figure: for every k accuracy over epsilon, and below it over rounds."""
-    from skellam.cli.pictures import panels
+    from skellam.cli.answer import panels
 
     multiples = sorted({r.cell.k for r in results} - {0}) or [0]
     epsilons = sorted({r.cell.epsilon for r in results})

@@ -24,15 +24,15 @@ from skellam.entropy import Entropy
 from skellam.errors import DataError, DomainError, KindError
 from skellam.federated import modules
 from skellam.federated.aggregation import Vector
-from skellam.federated.batches import (
+from skellam.federated.data.examples import (
     MEASURED_AT_ONCE,
     TrainingBatches,
+    as_clients,
     count,
     head,
     one_pass,
     public,
 )
-from skellam.federated.data.examples import as_clients
 from skellam.federated.history import Record
 from skellam.federated.mapped import MappedTraining, agree, can_be_mapped
 from skellam.federated.optimizers import (
