@@ -86,7 +86,8 @@ def tolerance(plan: Plan) -> Tolerance:
         return Tolerance(dropout=exact_share("dropout", plan.dropout))
     bits = _TAIL_BITS
     if plan.target_delta is not None:
-        bits = max(bits, math.ceil(math.log2(plan.rounds / (_DELTA_SHARE * plan.target_delta))))
+        share = math.log2(plan.rounds / _DELTA_SHARE) - math.log2(plan.target_delta)
+        bits = max(bits, math.ceil(share))
     return Tolerance(
         dropout=exact_share("dropout", plan.dropout),
         colluding=exact_share("colluding", plan.colluding),
