@@ -21,7 +21,7 @@ from skellam.accounting.curves import NO_SLACK, ORDERS, RdpCurve, Slack
 from skellam.accounting.fixed_size import (
     Sizes,
     fixed_size_laws,
-    largest_sizes,
+    max_sizes,
     poisson_sizes,
     replaced_size_law,
 )
@@ -515,7 +515,7 @@ def _sizes(mechanism: SampledWithoutReplacement | SampledKnownSize) -> Sizes:
             return ((mechanism.rate, 1.0),)
         case SampledKnownSize():
             every = poisson_sizes(mechanism.rate, mechanism.population)
-            return largest_sizes(every, mechanism.run_chance)
+            return max_sizes(every, mechanism.run_chance)
         case _:
             assert_never(mechanism)
 

@@ -375,8 +375,8 @@ def _run_rates(
     rates = np.maximum.accumulate(rates[::-1])[::-1]
     low = rate * (1 - dropout)
     variance = count * min(low * (1 - low), rate * (1 - rate))
-    most = 1 / (b // a) + float(ive(0, variance))
-    below = np.minimum(binom.cdf(sizes, count, low), most) * (1 + 1e-9)
+    max_below = 1 / (b // a) + float(ive(0, variance))
+    below = np.minimum(binom.cdf(sizes, count, low), max_below) * (1 + 1e-9)
     runs = _run_chance(count, rate, min_cohort, tolerance, dropout)
     weights = np.diff(below, prepend=0.0) / max(runs, 1e-300)
     stepped, left = list[tuple[float, float]](), 1.0
