@@ -42,7 +42,7 @@ def plan(delta=1e-3, **changes):
     settings = {
         "dimension": 15,
         "clip": 1.0,
-        "cohort": 9,
+        "cohort": 8,
         "population": 12,
         "rounds": 5,
         "bits": 16,
