@@ -64,9 +64,22 @@ def rows(task: str, folder: Path = RECORDED) -> Iterator[Row]:
 
 
 def markdown(task: str) -> str:
-    """Return the table of ``task`` as the documentation shows it."""
+    """Return settings and table of ``task`` as the documentation shows them."""
     lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.texts for row in rows(task))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{described(recorded(task)[0])}\n\n{table}"
+
+
+def described(run: Run) -> str:
+    """Return in words what the runs of a task have in common."""
+    setting = run.setting
+    tested = "all test data" if setting.tested is None else f"{setting.tested} test examples"
+    when = "" if setting.tested else " Recorded before 0.2, from other streams of random bits."
+    return (
+        f"{run.chosen['dimension']:,} parameters, {setting.rounds} rounds, clip {setting.clip:g}; "
+        f"clients train on {setting.examples} examples by batches of {setting.batch} at rate "
+        f"{setting.rate:g}, the server has rate {setting.server:g}; {tested}.{when}"
+    )
 
 
 def _by_seed(runs: list[Run], way: str, epsilon: float) -> dict[int, Run]:
