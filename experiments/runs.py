@@ -98,9 +98,9 @@ SETTINGS = {
     "mnist_writers": Setting(**_IMAGES, rate=0.3, rounds=40, examples=10, batch=5, server=1.5),
     "unipen": Setting(**_IMAGES, rate=0.3, rounds=50, examples=20, batch=10),
     "shakespeare_roles": Setting(**_TEXTS, rate=1.0, examples=4, batch=4),
-    "stackexchange": Setting(**_TEXTS, rate=8.0, examples=8, batch=8, server=2.0),
+    "stackexchange": Setting(**_TEXTS, rate=1.0, examples=8, batch=8),
     PAPER_SIZE: Setting(
-        clip=0.05, rate=0.32, epsilons=(8.0,), rounds=25, examples=10, batch=10, tested=1000
+        clip=0.05, rate=0.32, epsilons=(8.0,), rounds=40, examples=10, batch=10, tested=1000
     ),
 }
 IMAGES, LANGUAGE = ("mnist_writers", "unipen"), ("shakespeare_roles", "stackexchange")

@@ -190,7 +190,7 @@ class Reproduction:
         return cls(chosen, task, folder)
 
     def require_same_settings(self) -> None:
-        """Keep what all cells of the folder have in common; raise if they began with something else.
+        """Keep what all cells of the folder have in common; raise if they have something else.
 
         A result of a few rounds must not be taken for one of the paper's.
         """
