@@ -33,7 +33,7 @@ test: $(DEV) ## run the tests (under ten minutes on two cores)
 
 slow: $(DEV) ## run the second tier: long statistics, kills, installs
 	$(BIN)/python -m pytest -n 2 -m slow --ignore tests/end_to_end
-	$(BIN)/python -m pytest -m slow tests/end_to_end
+	$(BIN)/python -m pytest -n 2 -m slow tests/end_to_end
 
 check: $(DEV) docs ## all hooks (format, lint, types, imports, spelling, schemas) and the documentation
 	$(BIN)/pre-commit run --all-files --show-diff-on-failure

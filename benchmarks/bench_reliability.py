@@ -1,9 +1,10 @@
 """Fault injection: kills, errors of the system and damaged bytes, in real files.
 
 ``python -m benchmarks reliability`` prints the table of ``docs/reliability.md`` and exits with an
-error if one case fails. A child process works on a ledger while the functions of ``os`` that touch
-files count their calls; at the call under test it kills itself, before the call or after it, or the
-call raises. Then the files are read by the parent.
+error if one case fails. A child process works on a ledger, trains, asks queries, answers as a
+Flower node, or runs a leader and a helper, while the functions of ``os`` that touch files count
+their calls; at the call under test it kills itself, or the call raises. Then the files are read by
+the parent, and what was killed is started again.
 """
 
 from __future__ import annotations
@@ -12,128 +13,32 @@ import errno
 import os
 import random
 import shutil
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from benchmarks.faults import Tally, counted, killed
 
 from skellam.accounting import Gaussian
 from skellam.accounting.ledger import Ledger
 from skellam.errors import BudgetError, SkellamError
 
-CALLS = (
-    *("open", "write", "pread", "fsync", "ftruncate"),
-    *("replace", "stat", "fstat", "close", "fchmod"),
-)
-"""Functions of ``os`` that the ledger calls; ``pathlib`` calls them too."""
 NOISE = Gaussian(sigma=20.0, l2=1.0)
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES, errno.EINTR, errno.EMFILE)
 SPENDS = 3
 
 
-@dataclass(slots=True)
-class Tally:
-    """Cases of one kind, and what became of them."""
-
-    cases: int = 0
-    same: int = 0
-    """The state is what was acknowledged."""
-    extra: int = 0
-    """One spend more than was acknowledged."""
-    refused: int = 0
-    """An error of ours."""
-    failed: list[str] = field(default_factory=list)
-
-    def count(self, case: str, outcome: str) -> None:
-        """Add one case: ``same``, ``extra``, ``refused``, or what went wrong."""
-        self.cases += 1
-        if outcome == "same":
-            self.same += 1
-        elif outcome == "extra":
-            self.extra += 1
-        elif outcome == "refused":
-            self.refused += 1
-        else:
-            self.failed.append(f"{case}: {outcome}")
-
-
-@contextmanager
-def counted(fault: Callable[[int, bool], None]) -> Iterator[None]:
-    """Ask ``fault(number, after)`` before and after each call that touches a file."""
-    real = {name: getattr(os, name) for name in CALLS}
-    number = 0
-
-    def wrap(name: str) -> Callable[..., object]:
-        def call(*arguments: object, **options: object) -> object:
-            nonlocal number
-            number += 1
-            mine = number
-            fault(mine, False)
-            result = real[name](*arguments, **options)
-            fault(mine, True)
-            return result
-
-        return call
-
-    try:
-        for name in CALLS:
-            setattr(os, name, wrap(name))
-        yield
-    finally:
-        for name in CALLS:
-            setattr(os, name, real[name])
-
-
-def work(path: Path, acknowledged: int) -> None:
-    """Open or create the ledger and spend; each spend is acknowledged to a pipe."""
-    with Ledger.open_or_create(path, **BUDGET) as ledger:
-        os.write(acknowledged, b"o")
+def work(path: Path, acknowledge: Callable[[], None]) -> None:
+    """Open or create the ledger and spend; each spend is acknowledged."""
+    with Ledger.open_or_create(path, **BUDGET) as ledger, suppress(BudgetError):
         for number in range(SPENDS):
             ledger.spend(NOISE, key=b"%d-%d" % (len(ledger.account.spends), number))
-            os.write(acknowledged, b"s")
-
-
-def killed(path: Path, at: int, *, after: bool, torn: bool = False) -> tuple[int, bool]:
-    """Return how many spends a child acknowledged that died at call ``at``, and whether it died."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        write = os.write
-
-        def die(number: int, is_after: bool) -> None:
-            if (number, is_after) == (at, after):
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        if torn:
-
-            def half(descriptor: int, octets: bytes) -> int:
-                return write(descriptor, octets[: max(1, len(octets) // 2)])
-
-            os.write = half  # type: ignore[assignment]
-        code = 1
-        try:
-            with counted(die):
-                work(path, writing)
-            code = 0
-        except BudgetError:
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writing)
-    octets = b""
-    while chunk := os.read(reading, 100):
-        octets += chunk
-    os.close(reading)
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
-        raise RuntimeError(f"the writer of {path} failed without a kill")
-    return octets.count(b"s"), os.WIFSIGNALED(status)
+            acknowledge()
 
 
 def judged(path: Path, before: int, acknowledged: int) -> str:
@@ -159,7 +64,7 @@ def kills(folder: Path, *, existing: bool, torn: bool) -> Tally:
             if existing:
                 with Ledger.create(path, **BUDGET) as ledger:
                     ledger.spend(NOISE, key=b"before")
-            acknowledged, died = killed(path, at, after=after, torn=torn)
+            acknowledged, died = killed(partial(work, path), at, after=after, torn=torn)
             if not died:
                 break
             tally.count(f"{path.name}", judged(path, int(existing), acknowledged))
@@ -264,7 +169,7 @@ def exhausted(folder: Path) -> Tally:
     """Kill writers until the budget is spent: never more than it, by what was acknowledged."""
     tally, path, at, acknowledged = Tally(), folder / "exhausted", 0, 0
     for at in range(1, 200):
-        spent, _ = killed(path, 1 + at * 7 % 80, after=bool(at % 2))
+        spent, _ = killed(partial(work, path), 1 + at * 7 % 80, after=bool(at % 2))
         acknowledged += spent
         with Ledger.open_or_create(path, **BUDGET) as ledger:
             account = ledger.account
@@ -316,14 +221,17 @@ def _checkpoint_file(folder: Path, flips: int) -> dict[str, Tally]:
     return {"damaged bytes, checkpoint": damaged_bytes(path, read, flips=flips, seed=3)}
 
 
-def measure(folder: Path, *, flips: int) -> dict[str, Tally]:
+def measure(folder: Path, *, flips: int, every: int = 1) -> dict[str, Tally]:
     """Return every kind of fault and what became of its cases."""
+    from benchmarks.killed_runs import RUNS, kill_everywhere
+
     found = {
         f"kills, {'a ledger with a spend' if existing else 'a new ledger'}"
         f"{', short writes' if torn else ''}": kills(folder, existing=existing, torn=torn)
         for existing in (False, True)
         for torn in (False, True)
     }
+    found |= {f"kills, {name}": kill_everywhere(folder, name, every=every) for name in RUNS}
     found["kills until the budget is spent"] = exhausted(folder)
     found["errors of the system"] = system_errors(folder)
     found["older copies put under a held ledger"] = old_copies(folder)
@@ -332,9 +240,18 @@ def measure(folder: Path, *, flips: int) -> dict[str, Tally]:
 
 
 def main() -> None:
+    show(flips=20_000, every=1)
+
+
+def sample() -> None:
+    """Damage a twentieth of the bytes, and kill at every twentieth call of a run."""
+    show(flips=1000, every=20)
+
+
+def show(*, flips: int, every: int) -> None:
     """Print the table, and exit with an error if a case failed."""
     with TemporaryDirectory() as folder:
-        found = measure(Path(folder), flips=20_000)
+        found = measure(Path(folder), flips=flips, every=every)
     print(
         "| fault | cases | as acknowledged | one spend more | refused by an error of ours | lost |"
     )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from math import log2
 from statistics import median
 from typing import Any
@@ -67,6 +68,16 @@ class Cost:
 
 
 def main() -> None:
+    show(SIZES)
+
+
+def sample() -> None:
+    """Leave out ten thousand clients."""
+    show(SIZES[:2])
+
+
+def show(sizes: tuple[int, ...]) -> None:
+    """Print what a round costs for each number of clients."""
     report = Report(
         f"A round of {LENGTH} residues, 5 % dropouts and 5 % colluders tolerated; "
         "ratio: how a client's whole cost grew, over how log n did",
@@ -81,7 +92,7 @@ def main() -> None:
         "kB received",
     )
     before = None
-    for clients in SIZES:
+    for clients in sizes:
         cost = measure(clients)
         of_log = cost.client / log2(clients)
         report.row(
@@ -101,6 +112,7 @@ def main() -> None:
     report.print()
 
 
+@cache
 def measure(clients: int) -> Cost:
     """Run a whole round and return what it cost, on average, a few of its clients."""
     entropy = SystemEntropy()

@@ -7,7 +7,7 @@ from benchmarks.timing import Report, interleave
 from Crypto.Protocol.SecretSharing import Shamir
 
 from skellam.entropy import SystemEntropy
-from skellam.secagg import shamir
+from skellam.secagg import shares as shamir
 
 HOLDERS, THRESHOLD = 100, 51
 

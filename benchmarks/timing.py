@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import ClassVar
 
 from rich.console import Console
 from rich.table import Table
@@ -45,7 +46,13 @@ def interleave(rivals: Mapping[str, Callable[[], object]], *, repeats: int = 5) 
 class Report:
     """A table of measurements; each row may have a ratio and the limit that it must keep."""
 
+    made: ClassVar[list[Report]] = []
+    """All that were made in this process, in their order."""
+
     def __init__(self, title: str, *columns: str) -> None:
+        Report.made.append(self)
+        self.lines: list[str] = []
+        self._title, self._columns = title, columns
         self._table = Table(title=title, title_justify="left")
         self._table.add_column(columns[0])
         for column in (*columns[1:], "ratio", "limit", ""):
@@ -66,6 +73,10 @@ class Report:
             limit = f">= {floor:g}x" if floor else f"<= {ceiling:g}x" if ceiling else ""
             mark = ("[green]✓[/]" if holds else "[red]✗[/]") if limit else ""
         self._table.add_row(*cells, shown, limit, mark)
+        pairs = zip(self._columns[1:], cells[1:], strict=True)
+        measured = ", ".join(f"{name} {cell}" for name, cell in pairs if cell)
+        missed = " (missed)" if "red" in mark else ""
+        self.lines.append(f"{self._title}: {cells[0]} | {measured} | {shown} | {limit}{missed}")
 
     def print(self) -> None:
         """Show the table."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from experiments.figure import Figure, Point, Spec
 
+from experiments import advanced_composition
 from skellam import accounting
-from skellam.accounting import paper
 
 
 def points(spec: Spec) -> Iterable[Point]:
@@ -31,8 +31,8 @@ def points(spec: Spec) -> Iterable[Point]:
         for name, mechanism, method in rows:
             cost = accounting.epsilon(mechanism, rounds=n, delta=delta, method=method)
             yield Point("composition", name, n, cost)
-        direct, _ = paper.direct_skellam(sigma**2, 1, rounds=n, delta=delta)
-        laplace, _ = paper.composed_laplace(scale, 1, rounds=n, delta=delta)
+        direct, _ = advanced_composition.direct_skellam(sigma**2, 1, rounds=n, delta=delta)
+        laplace, _ = advanced_composition.composed_laplace(scale, 1, rounds=n, delta=delta)
         yield Point("composition", "Skellam (direct, advanced composition)", n, direct)
         yield Point("composition", "discrete Laplace (advanced composition)", n, laplace)
 

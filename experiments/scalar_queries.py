@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import sqrt
 
+from experiments.advanced_composition import direct_skellam_epsilon
 from experiments.figure import Figure, Point, Spec, or_nothing
 
 from skellam import accounting
-from skellam.accounting.paper import direct_skellam_epsilon
 
 
 def points(spec: Spec) -> Iterable[Point]:

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import subprocess
 import sys
@@ -7,6 +8,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
+# Threads of several workers wait for each other; workers and programs inherit this.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
 
 settings.register_profile("dev", deadline=None)
 settings.register_profile(
@@ -32,4 +36,12 @@ def build_site(folder, *, root=ROOT):
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    return build_site(tmp_path_factory.mktemp("site"))
+    """The documentation, built once for all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with (folder / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "site").exists():
+            build_site(folder / "site.new").rename(folder / "site")
+    return folder / "site"

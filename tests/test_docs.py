@@ -105,9 +105,10 @@ def test_the_site_builds_strictly_and_has_every_page(site):
 
 def test_a_notebook_becomes_a_page_with_its_text_code_and_outputs(tmp_path):
     root = tmp_path / "project"
-    (root / "docs" / "notebooks").mkdir(parents=True)
+    for folder in ("docs", "examples"):
+        (root / folder).mkdir(parents=True)
     (root / "docs" / "hooks").symlink_to(DOCS / "hooks")
-    (root / "docs" / "notebooks" / "sums.ipynb").write_text(json.dumps(NOTEBOOK))
+    (root / "examples" / "sums.ipynb").write_text(json.dumps(NOTEBOOK))
     (root / "mkdocs.yml").write_text(
         "site_name: s\nhooks: [docs/hooks/notebooks.py]\nuse_directory_urls: false\n"
         "exclude_docs: '*.py'\nplugins: [search]\n"
@@ -120,6 +121,15 @@ def test_a_notebook_becomes_a_page_with_its_text_code_and_outputs(tmp_path):
     assert list((site / "notebooks" / "sums_files").glob("*.png"))
     index = json.loads((site / "search" / "search_index.json").read_text())
     assert any("notebooks/sums.html" in entry["location"] for entry in index["docs"])
+
+
+def test_the_notebooks_of_the_examples_are_pages_with_results(site):
+    notebooks = sorted(path.stem for path in (ROOT / "examples").glob("*.ipynb"))
+    assert notebooks
+    for name in notebooks:
+        page = html.unescape((site / "notebooks" / f"{name}.html").read_text())
+        assert "against the public, by best; assuming that" in page
+        assert f"notebooks/{name}.html" in (site / "index.html").read_text()
 
 
 def test_no_page_of_the_site_names_a_script_font_or_style_of_another_host(site):

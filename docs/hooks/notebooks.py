@@ -1,4 +1,4 @@
-"""MkDocs hook: every ``docs/notebooks/*.ipynb`` becomes a page, with the outputs stored in it.
+"""MkDocs hook: every ``examples/*.ipynb`` becomes a page, with the outputs stored in it.
 
 The notebook is converted to Markdown, so that it gets the theme, the search and the link checks of
 every other page. (mkdocs-jupyter loads MathJax and Mermaid from other hosts.)
@@ -6,27 +6,27 @@ every other page. (mkdocs-jupyter loads MathJax and Mermaid from other hosts.)
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
 
+FOLDER = "notebooks"
+"""Where the pages are in the site."""
+
 
 def on_files(files: Any, config: Any) -> Any:  # noqa: ANN401  (MkDocs' own types)
-    """Replace each notebook by its page and its images."""
-    for notebook in [file for file in files if file.src_uri.endswith(".ipynb")]:
-        files.remove(notebook)
-        for path, content in _pages(notebook.abs_src_path, PurePosixPath(notebook.src_uri)):
-            files.append(File.generated(config, path, content=content))
+    """Add a page and its images for each notebook."""
+    for notebook in sorted((Path(config["docs_dir"]).parent / "examples").glob("*.ipynb")):
+        for name, content in _pages(notebook):
+            files.append(File.generated(config, f"{FOLDER}/{name}", content=content))
     return files
 
 
-def _pages(source: str, target: PurePosixPath) -> list[tuple[str, str | bytes]]:
+def _pages(notebook: Path) -> list[tuple[str, str | bytes]]:
     from nbconvert import MarkdownExporter  # half a second that a site without notebooks saves
 
-    images = f"{target.stem}_files"
     text, resources = MarkdownExporter().from_filename(
-        source, resources={"output_files_dir": images}
+        str(notebook), resources={"output_files_dir": f"{notebook.stem}_files"}
     )
-    outputs = {str(target.parent / name): data for name, data in resources["outputs"].items()}
-    return [(str(target.with_suffix(".md")), text), *outputs.items()]
+    return [(f"{notebook.stem}.md", text), *resources["outputs"].items()]

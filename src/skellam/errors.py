@@ -3,7 +3,7 @@
 ::
 
     SkellamError
-    ├── DomainError (ValueError)        an argument outside its domain; names it and the way out
+    ├── DomainError (ValueError)        an argument outside its domain; names it and what to do
     │   ├── ShapeError                  a wrong length, shape or number of items
     │   └── KindError (TypeError)       a wrong type or dtype
     ├── InfeasibleError                 no parameters meet the targets; says what would

@@ -87,7 +87,7 @@ def test_flipping_scales_and_negates_where_the_bit_is_set(backend, dtype, size):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [0, 1, 8191, 8192, 100_003])
+@pytest.mark.parametrize("size", [0, 1, 8191, 8192, 20_003])
 @pytest.mark.parametrize("scale", [1e9, 1e-22, 1e-40])
 def test_the_square_norm_is_as_near_as_it_says(backend, dtype, size, scale):
     y = normal(size).astype(dtype) * dtype(scale)

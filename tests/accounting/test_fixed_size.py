@@ -25,7 +25,13 @@ from skellam.accounting import (
     gdp_parameter,
     replace_one,
 )
-from skellam.accounting.fixed_size import add_profile, poisson_sizes, remove_profile
+from skellam.accounting.fixed_size import (
+    add_profile,
+    largest_sizes,
+    poisson_sizes,
+    remove_profile,
+)
+from skellam.accounting.interop import from_record, to_record
 from skellam.accounting.pld import dominating_pld
 
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 4.0])
@@ -205,6 +211,30 @@ def test_a_known_size_costs_the_mean_over_all_sizes(rate, population, e):
         )
         found = sum(w * profile(eta, p, at)[0] for p, w in poisson_sizes(rate, population))
         assert exact * (1 - 1e-9) <= found <= exact * 1.02 + 1e-25
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    skipped=st.lists(st.floats(0, 1), min_size=61, max_size=61), e=st.sampled_from([0.0, 0.3, 2.0])
+)
+def test_no_rule_for_which_sizes_run_costs_more_than_the_largest(skipped, e):
+    """Each of 0 to 60 who take part runs with a chance of its own."""
+    weights = binom.pmf(range(61), 60, 0.2) * (1 - np.array(skipped))
+    chance = weights.sum()
+    if chance < 1e-3:
+        return
+    for profile in (remove_profile, add_profile):
+        costs = [profile(0.7, max(n, 1e-9) / 60, np.array([e]))[0] for n in range(61)]
+        allowed = largest_sizes(poisson_sizes(0.2, 60), chance)
+        bound = sum(w * profile(0.7, share, np.array([e]))[0] for share, w in allowed)
+        assert weights @ costs / chance <= bound * (1 + 1e-6) + 1e-9
+
+
+def test_a_run_chance_is_recorded_and_costs_something():
+    every, some = (SampledKnownSize(Gaussian(1.0, 1.0), 0.1, 60, c) for c in (1.0, 0.5))
+    assert [from_record(to_record(m)) for m in (every, some)] == [every, some]
+    costs = [epsilon(m, rounds=3, delta=1e-5) for m in (every, some)]
+    assert costs[0] < costs[1] < epsilon(Gaussian(1.0, 1.0), rounds=3, delta=1e-5)
 
 
 @pytest.mark.parametrize("adjacent", [lambda noise: noise, replace_one])

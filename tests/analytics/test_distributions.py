@@ -6,9 +6,8 @@ from scipy.stats import binom
 
 import skellam as sk
 from skellam import analytics
-from skellam.analytics.contribution import Outside
 from skellam.analytics.distributions import Cdf, Distribution
-from skellam.analytics.query import Totals
+from skellam.analytics.query import Outside, Totals
 from skellam.errors import DomainError
 from skellam.noise import SkellamSampler
 

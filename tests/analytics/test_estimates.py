@@ -6,7 +6,7 @@ from scipy.stats import binom, skellam
 
 import skellam as sk
 from skellam import analytics
-from skellam.analytics.estimates import Counts, Estimate, half_width
+from skellam.analytics.query import Counts, Estimate, half_width
 from skellam.errors import DomainError
 from skellam.noise import SkellamSampler
 

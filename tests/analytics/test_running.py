@@ -3,6 +3,7 @@ import pytest
 
 import skellam as sk
 from skellam import analytics
+from skellam import federated as fl
 from skellam.accounting.ledger import Ledger
 from skellam.engines import local
 from skellam.errors import BudgetError, DomainError, ShapeError, ThresholdError
@@ -11,7 +12,7 @@ TERMS = {"clients": 20, "epsilon": 1.0, "delta": 1e-6}
 USERS = [[i % 4] for i in range(20)]
 
 
-@pytest.mark.parametrize("aggregate", [local.unmasked, local.secure])
+@pytest.mark.parametrize("aggregate", [local.unmasked, local.secure, fl.secure()])
 def test_the_answer_is_that_of_the_survivors(aggregate):
     """Deviations of 4 to 5: nine of them miss with a chance below 1e-12 in all."""
     query = analytics.histogram(range(5), dropout=0.2, **TERMS)
@@ -20,6 +21,17 @@ def test_the_answer_is_that_of_the_survivors(aggregate):
     )
     assert np.abs(answer.values - [3, 5, 5, 5]).max() <= 9 * answer.deviation
     assert answer.variance >= query.plan.variance * (1 - 1e-9)
+
+
+def test_an_aggregation_of_training_draws_the_dropouts_of_a_query():
+    query = analytics.count(dropout=0.2, **TERMS)
+    script = fl.unmasked(dropout={0: (1, 2, 3)})
+    answer = analytics.run(query, USERS, entropy=sk.SystemEntropy(), aggregate=script)
+    assert abs(answer.value - 17) <= 9 * answer.deviation
+    answer = analytics.run(
+        query, USERS, entropy=sk.SystemEntropy(), aggregate=script, dropouts=(0,)
+    )
+    assert abs(answer.value - 19) <= 9 * answer.deviation
 
 
 @pytest.mark.parametrize("dropouts", [(), (3,), (0, 4, 7, 19)])
@@ -111,3 +123,10 @@ def test_an_answer_states_how_many_took_part_so_sizes_are_accounted_as_public():
     assert poisson.plan.public_sizes
     with pytest.raises(DomainError, match="hides how many take part"):
         analytics.count(clients=20, population=100, sampling="self", epsilon=2, delta=1e-4)
+
+
+def test_a_sample_of_fewer_users_than_were_planned_for_is_refused():
+    """Three of three who take part are known; the plan counts on three of a hundred."""
+    query = analytics.count(clients=20, population=100, sampling="poisson", epsilon=2, delta=1e-4)
+    with pytest.raises(ThresholdError, match="3 clients are there"):
+        analytics.run(query, [[1]] * 3, entropy=sk.SystemEntropy())

@@ -6,8 +6,8 @@ from scipy.stats import binom
 
 import skellam as sk
 from skellam import analytics
+from skellam.analytics.histograms import Sketch, SketchEstimate
 from skellam.analytics.query import Totals
-from skellam.analytics.sketches import Sketch, SketchEstimate
 from skellam.errors import DomainError, KindError, ShapeError
 from skellam.noise import SkellamSampler
 

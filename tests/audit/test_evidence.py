@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from skellam.audit import verdict
+from skellam import audit
 
 EPSILON = 1.0
 
@@ -22,7 +22,7 @@ def response(rng, count, *, leak=0.0):
 
 
 def bound(scores, confidence=0.999, delta=0.0):
-    return verdict.lower_bound(*scores, delta=delta, confidence=confidence)
+    return audit.lower_bound(*scores, delta=delta, confidence=confidence)
 
 
 def test_a_tight_claim_is_refuted_no_more_often_than_stated():
@@ -53,7 +53,7 @@ def test_scores_that_say_nothing_bound_nothing():
 @given(st.integers(0, 50), st.integers(0, 50))
 def test_the_intervals_are_those_of_clopper_and_pearson(hits, alarms):
     alpha = 1e-3 / 4
-    found = verdict._one_event(hits, alarms, 50, 0.05, alpha)
+    found = audit._one_event(hits, alarms, 50, 0.05, alpha)
     low, high = (
         binomtest(k, 50).proportion_ci(1 - 2 * alpha, method="exact") for k in (hits, alarms)
     )
@@ -64,7 +64,7 @@ def test_the_intervals_are_those_of_clopper_and_pearson(hits, alarms):
 @pytest.mark.parametrize("trials", [10, 11, 500])
 def test_no_scores_give_more_than_the_most(trials):
     perfect = (np.ones(trials), np.zeros(trials))
-    most = verdict.max_epsilon(trials, delta=0.01, confidence=0.999)
+    most = audit.max_epsilon(trials, delta=0.01, confidence=0.999)
     assert bound(perfect, delta=0.01) == pytest.approx(most)
 
 

@@ -59,3 +59,15 @@ def test_verify_knows_the_heads_that_were_kept(fleet, head):
     assert refused.exit_code == 1
     assert "older copy" in refused.stderr
     assert "RUN:LINKS:DIGEST" in call("verify", fleet.toml, "--head", "x").stderr
+
+
+def test_a_run_that_its_leader_left_open_can_be_ended(fleet, head):
+    refused = call("end", fleet.toml, "zz")
+    assert refused.exit_code == 1
+    assert "0 runs begin with" in refused.stderr
+    record = json.loads(call("end", fleet.toml, head[:8], "--json").stdout)
+    assert record["ended"] == head.partition(":")[0]
+    (run,) = record["runs"]
+    assert run["ended"]
+    assert run["max_participations"] == 1
+    assert call("verify", fleet.toml, "--head", head).exit_code == 0

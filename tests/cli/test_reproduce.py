@@ -123,7 +123,7 @@ def test_a_folder_is_not_gone_on_with_under_other_settings(tmp_path):
 
 def test_seeds_are_drawn_as_means_with_bands(tmp_path, monkeypatch):
     found = []
-    monkeypatch.setattr("skellam.cli.pictures.panels", lambda path, grid, **_: found.append(grid))
+    monkeypatch.setattr("skellam.cli.reproduce.panels", lambda path, grid, **_: found.append(grid))
     cells = [Cell(Mechanism.PAPER, 5.0, 16, 3, 0.25, 0.32, seed) for seed in range(3)]
     results = [
         Result(cell, accuracy=a, curve=((1, a / 2), (2, a)))

@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 import skellam
-from skellam.cli import app, verbs
+from skellam import cli
+from skellam.cli import app
 
 VERBS = ["plan", "account", "query", "train", "reproduce", "report", "verify", "audit", "cite"]
 GROUPS = ["keys", "ledger", "helper"]
@@ -52,13 +53,13 @@ except SystemExit:
 
 @pytest.mark.parametrize("verb", [*VERBS, *GROUPS])
 def test_the_list_of_verbs_says_what_each_says_of_itself(verb):
-    said = verbs.load(verb).help
+    said = cli.load(verb).help
     assert said is not None
-    assert verbs.VERBS[verb] == said.splitlines()[0]
+    assert cli.VERBS[verb] == said.splitlines()[0]
 
 
 def test_the_list_holds_every_verb():
-    assert set(verbs.VERBS) == {*VERBS, *GROUPS}
+    assert set(cli.VERBS) == {*VERBS, *GROUPS}
 
 
 def test_an_error_is_one_line_and_a_trace_only_when_asked_for(tmp_path):

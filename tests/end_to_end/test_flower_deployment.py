@@ -62,10 +62,10 @@ def test_a_fleet_survives_kills_late_and_hostile_nodes_and_a_hostile_server(tmp_
                     kill(fleet, name)
                 if action == "late":
                     hold_up(fleet, name)
-            assert running.wait(400) == 0
+            assert running.wait(900) == 0
             wait_until((tmp_path / "sums.npz").exists, seconds=5, what="the sums")
             limit_trainings(fleet, len(CAST) + 2)
-            assert fleet.start("server: run", app="attack").wait(300) == 0
+            assert fleet.start("server: run", app="attack").wait(900) == 0
             wait_until((tmp_path / "attack.json").exists, seconds=5, what="the attack")
         except BaseException:
             print(fleet.logs())
@@ -77,7 +77,7 @@ def test_a_fleet_survives_kills_late_and_hostile_nodes_and_a_hostile_server(tmp_
 def kill(fleet, name):
     """Kill a node at the stage that ``name`` says, and start it again as soon as that works."""
     _, node, _ = name.split("-")
-    wait_until((fleet.folder / "marks" / name).exists, seconds=400, what=name)
+    wait_until((fleet.folder / "marks" / name).exists, seconds=900, what=name)
     fleet.kill(int(node))
     fleet.revive(int(node))
 
@@ -85,13 +85,13 @@ def kill(fleet, name):
 def hold_up(fleet, name):
     """Stop a node while it trains, and let it go on when the others are at the next stage."""
     round_, node, _ = map(str, name.split("-"))
-    wait_until((fleet.folder / "marks" / name).exists, seconds=400, what=name)
+    wait_until((fleet.folder / "marks" / name).exists, seconds=900, what=name)
     process = fleet.running["node: SuperNode", int(node)]
     os.killpg(process.pid, signal.SIGSTOP)
     others = set(range(1, NODES + 1)) - {int(node)}
     wait_until(
         lambda: any(fleet.stages(other).count("share_keys") >= int(round_) for other in others),
-        seconds=300,
+        seconds=900,
         what="the stage after a late node",
     )
     os.killpg(process.pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""An app in the shape of Flower's PyTorch quickstart, protected by the diff in the guide."""
+"""An app written as Flower's PyTorch quickstart is, protected by the diff in the guide."""
 
 import importlib
 import re
@@ -10,16 +10,16 @@ from types import SimpleNamespace
 import pytest
 from flwr.app import Context, RecordDict
 
-from oracles.flower_guide import GUIDE, ROOT, environment
+from oracles.flower_guide import GUIDE, ROOT, environment, free_ports
 from oracles.flower_superlink import end_managed_superlink
 from skellam.engines.flower import InProcessGrid
 
 PLAIN = ROOT / "tests" / "oracles" / "flower_quickstart"
 CONFIG = {
-    "num-server-rounds": 2,
+    "num-server-rounds": 1,
     "fraction-train": 0.5,
     "local-epochs": 1,
-    "batch-size": 16,
+    "batch-size": 32,
     "lr": 0.1,
 }
 METRICS = {f"{name}{end}" for name in ("train_loss", "eval_acc") for end in ("", "-low", "-high")}
@@ -73,31 +73,29 @@ def test_the_protected_app_trains_and_reports_metrics_with_intervals(app, tmp_pa
     server_app.app(InProcessGrid(client_app, nodes, run_config=CONFIG), context)
     (result,) = results
     assert (tmp_path / "final_model.pt").exists()
-    for number in (1, 2):
-        found = {
-            **result.train_metrics_clientapp[number],
-            **result.evaluate_metrics_clientapp[number],
-        }
-        assert set(found) == METRICS
-        for name in ("train_loss", "eval_acc"):
-            assert found[f"{name}-low"] < found[name] < found[f"{name}-high"]
+    found = {**result.train_metrics_clientapp[1], **result.evaluate_metrics_clientapp[1]}
+    assert set(found) == METRICS
+    for name in ("train_loss", "eval_acc"):
+        assert found[f"{name}-low"] < found[name] < found[f"{name}-high"]
 
 
 @pytest.mark.slow
 def test_the_protected_app_runs_in_flowers_simulation(app, tmp_path):
     home = tmp_path / "flwr"
+    # Another simulation, of another test or user, may have the default port.
+    (port,) = free_ports(1)
     try:
         done = subprocess.run(
             ["flwr", "run", ".", "--stream", "--federation-config", "num-supernodes=10"],
             cwd=app,
-            env=environment(home),
+            env=environment(home, FLWR_LOCAL_SUPERLINK_HTTP_API_PORT=str(port)),
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=900,
             check=False,
         )
     finally:
         end_managed_superlink(home)
     text = done.stdout + done.stderr
     assert done.returncode == 0, text[-3000:]
-    assert all(text.count(f"'{name}'") >= 2 for name in METRICS), text[-3000:]
+    assert all(text.count(f"'{name}'") >= 3 for name in METRICS), text[-3000:]

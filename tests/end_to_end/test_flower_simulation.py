@@ -37,7 +37,7 @@ def shell(command, folder, home):
             env={"PATH": path, "HOME": str(home), **source},
             stdout=log,
             stderr=subprocess.STDOUT,
-            timeout=400,
+            timeout=900,
             check=True,
         )
     return (folder / "log").read_text()

@@ -16,6 +16,7 @@ from oracles.flower_replay_app import scripted
 from skellam.accounting.ledger import Ledger
 from skellam.engines.helper import HelperConfig
 from skellam.engines.helper.service import verify
+from skellam.twoserver.leader import Idle
 
 ROUNDS = 3
 KILLED = (2, 4)
@@ -30,7 +31,7 @@ def run(fleet, **config):
         **config,
     }
     words = " ".join(
-        f"{name}={value}" if isinstance(value, int) else f'{name}="{value}"'
+        f"{name}={value}" if isinstance(value, int | float) else f'{name}="{value}"'
         for name, value in given.items()
     )
     with (fleet.folder / f"run-{len(config)}.log").open("w") as log:
@@ -61,15 +62,33 @@ def end_of(running, fleet):
     return running.poll()
 
 
+def seconds_of_secagg(fleet):
+    """Return the seconds of the faster of two rounds of one server, on the same fleet."""
+    sums = fleet.folder / "sums.npz"
+    sums.unlink()
+    ledger = fleet.folder / "secagg.ledger"
+    assert run(fleet, **{"ledger": ledger, "num-rounds": 2, "epsilon": 2.0}).wait(600) == 0
+    wait_until(sums.exists, seconds=5, what="the sums of secagg")
+    with np.load(sums) as found:
+        assert {str(found[f"failure-{number}"]) for number in (1, 2)} == {""}
+        return found["seconds"].min()
+
+
+def is_open(folder):
+    """Return whether the leader has the helper's grant."""
+    return any(path.read_bytes()[1] == Idle.TAG for path in folder.glob("*.run"))
+
+
 def spends(path):
     return len(Ledger.verify(path).spends) if path.exists() else 0
 
 
 @pytest.mark.slow
-def test_rounds_go_on_when_nodes_die_after_their_message_and_the_helper_before_its_answer(
-    tmp_path, record_property
-):
-    """The helper is stopped when the run is open; so its first job waits, and dies with it."""
+def test_rounds_go_on_when_nodes_die_after_their_message_and_the_helper_before_its_answer(tmp_path):
+    """The helper is stopped when the run is open; so its first job waits, and dies with it.
+
+    The last round, in which nobody dies, takes less time than one of one server afterwards.
+    """
     shutil.copytree(ROOT / "examples" / "flower-digits", tmp_path / "my-app")
     scripted(tmp_path / "my-app", tmp_path / "sums.npz")
     with deployed(tmp_path) as fleet:
@@ -92,8 +111,7 @@ def test_rounds_go_on_when_nodes_die_after_their_message_and_the_helper_before_i
                     "leader-state": tmp_path / "leader",
                 },
             )
-            runs = tmp_path / "helper" / "state" / "runs"
-            wait_until(lambda: runs.exists() and any(runs.iterdir()), seconds=400, what="the grant")
+            wait_until(lambda: is_open(tmp_path / "leader"), seconds=400, what="the grant")
             os.killpg(helper.pid, signal.SIGSTOP)
             wait_until(
                 lambda: spends(tmp_path / "run.ledger") == 1, seconds=400, what="all reports"
@@ -103,19 +121,23 @@ def test_rounds_go_on_when_nodes_die_after_their_message_and_the_helper_before_i
                 fleet.kill(node)
             os.killpg(helper.pid, signal.SIGKILL)
             helper.wait(10)
-            begun = time.monotonic()
             fleet.start("helper: serve")
             assert end_of(running, fleet) == 0
-            record_property("seconds a round, two servers", (time.monotonic() - begun) / ROUNDS)
             wait_until((tmp_path / "sums.npz").exists, seconds=5, what="the sums")
+            with np.load(tmp_path / "sums.npz") as opened:
+                found = dict(opened)
+            secagg = seconds_of_secagg(fleet)
         except BaseException:
             print(fleet.logs())
             raise
-    assert_sums_are_right(np.load(tmp_path / "sums.npz"))
+    print(f"seconds a round: {found['seconds']}, one server: {secagg}")
+    assert_sums_are_right(found)
+    assert found["seconds"][-1] < secagg
     assert spends(tmp_path / "run.ledger") == ROUNDS
-    (found,) = verify(HelperConfig.load(tmp_path / "helper"))
-    assert found.next_round == ROUNDS
-    assert found.clients == NODES
+    (left,) = verify(HelperConfig.load(tmp_path / "helper"))
+    assert left.ended
+    assert left.max_participations == ROUNDS
+    assert left.clients == NODES
 
 
 def assert_sums_are_right(found):
@@ -130,5 +152,6 @@ def assert_sums_are_right(found):
         # All updates are clipped at 1: 170 coordinates of noise, which dominates the sum of five.
         deviation = np.sqrt(plan.total_variance / plan.variance) * plan.noise_multiplier
         total = found[f"total-{number}"]
-        assert total.std() < 2 * np.hypot(deviation, len(survivors) / np.sqrt(len(total)))
+        spread = np.hypot(deviation, len(survivors) / np.sqrt(len(total)))
+        assert deviation / 2 < total.std() < 2 * spread
     assert tuple(found["survivors-1"]) == (1, 2, 3, 4, 5)

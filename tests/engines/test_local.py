@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 import skellam as sk
-from skellam.engines.local import Round, non_private, secure, sum_unmasked, unmasked
+from skellam.engines.local import (
+    Round,
+    non_private,
+    secure,
+    sum_unmasked,
+    trusted_sum,
+    unmasked,
+)
 from skellam.errors import ShapeError, ThresholdError
 from skellam.plan import Plan
 
@@ -45,6 +52,19 @@ def test_the_secure_sum_is_the_unmasked_sum_bit_for_bit(noise, dropouts):
     assert open_.survivors == safe.survivors == tuple(n for n in range(10, 20) if n not in dropouts)
     assert open_.total.replayable
     assert safe.total.replayable
+
+
+@pytest.mark.parametrize("run", [unmasked, trusted_sum, secure])
+def test_one_entropy_serves_every_purpose_of_a_round(run):
+    made = plan()
+    result = run(made, round_of(), update, entropy=sk.SystemEntropy())
+    assert not result.total.replayable
+    # The sum of 10 updates of 0.01 to 0.019, and noise of deviation 0.5 a coordinate.
+    assert abs(result.total.values.mean() - 0.145) < 9 * 0.5 / D**0.5
+    again = [
+        run(made, round_of(), update, entropy=sk.SeededEntropy(bytes(32), "all")) for _ in range(2)
+    ]
+    assert np.array_equal(*(result.total.values for result in again))
 
 
 @pytest.mark.parametrize("run", [non_private, unmasked, secure])

@@ -1,8 +1,11 @@
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -208,6 +211,68 @@ def test_a_process_that_is_killed_at_work_is_reported():
     assert len(encoded([update(1)])) == 1
 
 
+@pytest.mark.parametrize("stopped", ["at rest", "at work"])
+def test_a_stopped_process_ends_the_round_with_an_error_and_is_ended(monkeypatch, stopped):
+    monkeypatch.setattr(workers, "PATIENCE", 0.5)
+    workers.end()
+    encoded([update(1)], processes=1)
+    (victim,) = processes()
+
+    def vectors():
+        if stopped == "at rest":
+            os.kill(victim, signal.SIGSTOP)
+        yield update(1)
+        os.kill(victim, signal.SIGSTOP)
+
+    messages = workers.encode(LASTING, ((x, None) for x in vectors()), processes=1)
+    with pytest.raises(WorkerError, match=r"has not computed .*nothing was released"):
+        list(messages)
+    assert gone(victim)
+    assert not processes()
+    assert len(encoded([update(1)])) == 1
+
+
+def descriptors():
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.parametrize("failing", ["memfd_create", "Pipe", "Popen"])
+def test_where_no_process_starts_nothing_leaks_and_this_one_encodes(monkeypatch, failing):
+    workers.end()
+    before = descriptors()
+
+    def fails(*_, **__):
+        raise OSError(errno.EMFILE, "too many")
+
+    monkeypatch.setattr(os if failing == "memfd_create" else workers, failing, fails)
+    messages = encoded([update(n) for n in range(8)])
+    assert np.allclose(decoded(messages), sum(update(n) for n in range(8)), atol=NEAR)
+    assert descriptors() == before
+
+
+def test_where_the_second_process_does_not_start_the_first_encodes_all(monkeypatch):
+    workers.end()
+    encoded([update(1)], processes=1)
+
+    def fails(*_, **__):
+        raise OSError(errno.EAGAIN, "no more")
+
+    monkeypatch.setattr(workers, "Popen", fails)
+    messages = encoded([update(n) for n in range(8)], processes=3)
+    assert np.allclose(decoded(messages), sum(update(n) for n in range(8)), atol=NEAR)
+    assert len(processes()) == 1
+
+
+def test_a_process_that_ends_before_it_serves_leaves_its_vector_to_this_one(monkeypatch):
+    workers.end()
+    before = descriptors()
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    messages = encoded([update(n) for n in range(4)])
+    assert np.allclose(decoded(messages), sum(update(n) for n in range(4)), atol=NEAR)
+    workers.end()
+    assert descriptors() == before
+
+
 SCRIPT = """
 import os, numpy as np, skellam as sk
 from skellam.engines import workers
@@ -248,6 +313,21 @@ def test_no_process_outlives_the_one_it_works_for(last, status):
     assert code == status
     assert len(pids) == min(workers.available(), 8)
     assert all(map(gone, pids))
+
+
+@pytest.mark.parametrize("working", ["starting", "encoding"])
+def test_processes_of_a_killed_caller_write_no_traceback(working):
+    """`script` asserts that nothing is written to stderr; the pipe is open until all have ended."""
+    again = "workers.end()" if working == "starting" else ""
+    last = f"""
+{again}
+def killed():
+    yield np.zeros(1 << 17), None
+    yield np.zeros(1 << 17), None
+    os.kill(os.getpid(), 9)
+list(workers.encode(plan.codec(public_seed=bytes(32)), killed(), processes=4))
+"""
+    assert script(last)[0] == -9
 
 
 def test_a_forked_child_starts_processes_of_its_own():

@@ -1,8 +1,9 @@
 import pytest
 
-from oracles.tiny_task import plan, seeded
+from oracles.tiny_task import plan, seeded, task
 from skellam import federated as fl
-from skellam.errors import DomainError
+from skellam.engines import local
+from skellam.errors import DomainError, KindError
 
 MEMBERS = tuple(range(5, 25))
 
@@ -38,3 +39,8 @@ def test_noise_is_drawn_at_once_only_where_shares_add_up_to_one_draw():
         fl.trusted_sum().require(plan(noise="distributed-discrete-gaussian"))
     assert fl.trusted_sum().private(plan())
     assert fl.trusted_sum().name == "trusted_sum"
+
+
+def test_training_takes_an_aggregation_and_says_so():
+    with pytest.raises(KindError, match=r"such as fl\.secure\(\), got <function secure"):
+        fl.train(task(), plan(), aggregate=local.secure, entropy=seeded())

@@ -8,8 +8,8 @@ from oracles.tiny_task import examples, linear, plan, seeded, task
 from skellam import federated as fl
 from skellam.entropy import SeededEntropy
 from skellam.errors import DataError, DomainError
-from skellam.federated import batches
 from skellam.federated.data import arrays
+from skellam.federated.data import examples as data_examples
 
 INPUTS, TARGETS = examples(7, 3)
 START = np.zeros(15, dtype=np.float32)
@@ -200,7 +200,7 @@ def test_all_measures_may_be_replaced():
 
 
 def test_public_data_of_many_clients_is_measured_by_its_first_clients(monkeypatch):
-    monkeypatch.setattr(batches, "MAX_MEASURED", 100)
+    monkeypatch.setattr(data_examples, "MAX_MEASURED", 100)
     many = arrays({f"{n:03d}": examples(30, n) for n in range(50)})
     made = task(
         test=many,

@@ -6,7 +6,7 @@ import subprocess
 import time
 from contextlib import contextmanager
 
-from oracles.flower_guide import ROOT, blocks, environment, free_port
+from oracles.flower_guide import ROOT, blocks, environment, free_ports
 
 NODES = 5
 
@@ -16,19 +16,22 @@ class Deployment:
 
     def __init__(self, folder):
         self.folder, self.blocks, self.running = folder, blocks(), {}
+        server, helper, *self.ports = free_ports(2 + NODES)
         self.base = {
-            "SERVER": f"127.0.0.1:{free_port()}",
-            "HELPER": f"127.0.0.1:{free_port()}",
+            "SERVER": f"127.0.0.1:{server}",
+            "HELPER": f"127.0.0.1:{helper}",
             "NODES": str(NODES),
         }
 
     def env(self, node=None):
-        more = self.base if node is None else {**self.base, "NODE": str(node)}
+        own = {} if node is None else {"NODE": str(node), "PORT": str(self.ports[node - 1])}
         # The attacking server is one of the tests' own.
         paths = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return environment(self.folder / "flwr", PYTHONPATH=os.pathsep.join(paths), **more)
+        return environment(
+            self.folder / "flwr", PYTHONPATH=os.pathsep.join(paths), **self.base, **own
+        )
 
-    def run(self, title, node=None, timeout=60):
+    def run(self, title, node=None, timeout=300):
         done = subprocess.run(
             ["bash", "-ec", self.blocks[title]],
             cwd=self.folder,
@@ -75,12 +78,17 @@ class Deployment:
         log = self.folder / f"SuperNode-{node}.log"
         before = log.read_text().count("SuperNode ID")
         time.sleep(35)
-        deadline = time.monotonic() + 300
-        process = self.start("node: SuperNode", node)
+        self.start("node: SuperNode", node)
+        self.await_node(node, before)
+
+    def await_node(self, node, before=0):
+        """Wait until a node is connected, once more than ``before``; start it again if it ends."""
+        log = self.folder / f"SuperNode-{node}.log"
+        deadline = time.monotonic() + 600
         while log.read_text().count("SuperNode ID") == before:
-            assert time.monotonic() < deadline, "the SuperNode does not come back"
-            if process.poll() is not None:
-                process = self.start("node: SuperNode", node)
+            assert time.monotonic() < deadline, f"SuperNode {node} does not connect"
+            if self.running["node: SuperNode", node].poll() is not None:
+                self.start("node: SuperNode", node)
             time.sleep(0.5)
 
     def stages(self, node):
@@ -118,8 +126,10 @@ def set_up(fleet):
         fleet.run("node: keys", node)
     fleet.start("server: SuperLink")
     log = fleet.folder / "SuperLink-0.log"
-    wait_until(lambda: "running" in log.read_text().lower(), seconds=60, what="the SuperLink")
-    fleet.run("server: roster", timeout=240)
+    wait_until(lambda: "running" in log.read_text().lower(), seconds=300, what="the SuperLink")
+    fleet.run("server: roster", timeout=600)
     for node in range(1, NODES + 1):
         fleet.run("node: limits", node)
         fleet.start("node: SuperNode", node)
+    for node in range(1, NODES + 1):
+        fleet.await_node(node)

@@ -77,7 +77,7 @@ def train(message, context):
             raise SystemExit(3)
         case "late":
             mark(message, context)
-            time.sleep(5)  # in which the test stops the node
+            time.sleep(20)  # in which the test stops the node
     return client_app.train(message, context)
 
 
@@ -95,16 +95,28 @@ def spy(message, context):
     return Message(RecordDict({"seen": seen}), reply_to=message)
 """
 SERVER = """
+import time
+
 from flwr.serverapp import ServerApp
-from digits_app.server_app import run
+from digits_app import server_app
 import numpy as np
 
 app = ServerApp()
+ends, evaluate = [], server_app.evaluate
+
+
+def timed(number, arrays):
+    ends.append(time.monotonic())
+    return evaluate(number, arrays)
+
+
+server_app.evaluate = timed
+
 
 @app.main()
 def main(grid, context):
-    result, reports = run(grid, context)
-    sums = {}
+    result, reports = server_app.run(grid, context)
+    sums = {"seconds": np.diff(ends)}
     for report in reports:
         sums[f"failure-{report.number}"] = report.failure
         sums[f"faults-{report.number}"] = [f"{f.stage}: {f.reason}" for f in report.faults]

@@ -57,7 +57,7 @@ class Server:
     def send(self, kind, contents):
         group = str(self.config.number)
         messages = [Message(c, node, kind, group_id=group) for node, c in contents.items()]
-        replies = self.grid.send_and_receive(messages, timeout=120)
+        replies = self.grid.send_and_receive(messages, timeout=300)
         return {reply.metadata.src_node_id: reply for reply in replies}
 
     def data(self, replies):

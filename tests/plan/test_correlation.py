@@ -11,7 +11,7 @@ from scipy import stats
 from skellam import bands
 from skellam.errors import DomainError, InfeasibleError
 from skellam.plan import correlation
-from skellam.plan.correlation import CorrelatedRun, RingLoad, best_band, chosen, closed_form
+from skellam.plan.correlation import CorrelatedRun, RingSignal, best_band, chosen, closed_form
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "vectors" / "jax_privacy_bands.json").read_text())[
     "optimised"
@@ -92,7 +92,17 @@ def test_momentum_is_searched_for():
     assert chosen(CorrelatedRun(**settings, momentum=0.9), plain.band).gain < 0.93 * heavy.gain
 
 
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda row: f"{row['rounds']}-{row['bands']}")
+@pytest.mark.parametrize(
+    "golden",
+    [
+        pytest.param(
+            row,
+            marks=pytest.mark.slow if row["bands"] > 50 else (),
+            id=f"{row['rounds']}-{row['bands']}",
+        )
+        for row in GOLDEN
+    ],
+)
 def test_integers_come_close_to_the_optimised_bands_of_jax_privacy(golden):
     """Deviations, each user in one round: within 1 % of its bands of reals with equal diagonals.
 
@@ -155,17 +165,17 @@ def test_every_neighbour_in_the_search_is_a_band():
 def test_fewer_bits_choose_smaller_coefficients_and_predict_a_larger_error():
     run = CorrelatedRun(rounds=50, participations=4, separation=13)
     load = {"coordinates": 1 << 16, "signal": 0.4, "rounding": 25.0}
-    found = {bits: best_band(run, ring=RingLoad(bits=bits, **load)) for bits in (12, 14, 18)}
+    found = {bits: best_band(run, ring=RingSignal(bits=bits, **load)) for bits in (12, 14, 18)}
     assert found[12].band[0] < found[14].band[0] < found[18].band[0]
     assert found[18].scale > 4 * found[14].scale
     assert found[18].gain == pytest.approx(best_band(run).gain, rel=1e-3)
     with pytest.raises(InfeasibleError, match="more bits"):
-        best_band(run, ring=RingLoad(bits=5, **load))
+        best_band(run, ring=RingSignal(bits=5, **load))
 
 
 def test_a_chosen_scale_fills_the_ring_and_no_more():
     run = CorrelatedRun(rounds=60, participations=5, separation=13)
-    ring = RingLoad(bits=16, coordinates=1 << 16, signal=0.4, rounding=25.0)
+    ring = RingSignal(bits=16, coordinates=1 << 16, signal=0.4, rounding=25.0)
     found = best_band(run, ring=ring)
     noise = run.noises * (found.scale * found.sensitivity) ** 2
     signal = (found.scale * ring.signal) ** 2 + ring.rounding
@@ -204,7 +214,7 @@ def test_runs_and_loads_outside_their_domain_are_refused():
     with pytest.raises(DomainError):
         CorrelatedRun(rounds=3, participations=1, separation=1, noises=3)
     with pytest.raises(DomainError):
-        RingLoad(bits=40, coordinates=1, signal=0.0, rounding=0.0)
+        RingSignal(bits=40, coordinates=1, signal=0.0, rounding=0.0)
     with pytest.raises(DomainError):
         chosen(CorrelatedRun(rounds=3, participations=1, separation=1), (1, 1))
 

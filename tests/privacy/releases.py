@@ -191,7 +191,7 @@ def flower(folder, made, *, nodes, rounds, seed, lost=()):
         late = message.metadata.message_type.endswith("masked_input")
         return None if late and message.metadata.dst_node_id in gone else message
 
-    app = client_app(idle, entropy=_fresh(seed))
+    app = client_app(idle, entropy=fresh(seed))
     fleet = Fleet(folder, made, app, count=nodes, limits=FLOWER_LIMITS, budget=1e6)
     _, reports = fleet.start(
         rounds=rounds,
@@ -201,19 +201,19 @@ def flower(folder, made, *, nodes, rounds, seed, lost=()):
         entropy=seeded(seed)("server"),
     )
     return [
-        (_flower_release(made, report), report.result.participants, report.result.survivors)
+        (flower_release(made, report), report.result.participants, report.result.survivors)
         for report in reports
         if report.result is not None
     ]
 
 
-def _flower_release(made, report):
+def flower_release(made, report):
     found = report.result
     vector = np.asarray(found.total.values)
     return Release(made, report.number, report.content, vector, found.wrap.k, found.clip_count)
 
 
-def _fresh(seed):
+def fresh(seed):
     """Return entropy for clients whose every use has new bits, in every round and stage."""
     calls = count()
     return lambda context: seeded(seed)(f"{context}/{next(calls)}")

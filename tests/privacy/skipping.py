@@ -4,9 +4,9 @@ A population of ``size`` users, each in a round's cohort by its own coin of chan
 whose cohort is smaller than ``min_cohort`` is skipped, and everybody sees that; else it releases
 two counts, each with Skellam noise of ``variance``: how many *marked* users take part, and whether
 the user in question does. Members may also drop out, each with a chance of ``leaving``, and a round
-in which more than the share ``dropout`` does is aborted. Neighbours zero that user's data: it may
-be drawn and be counted for the size, but adds nothing. Others are all marked, which shows about how
-many take part, or none is.
+in which more than the share ``dropout`` does is aborted; others may be ``missing`` from the start.
+Neighbours zero that user's data: it may be drawn and be counted for the size, but adds nothing.
+Others are all marked, which shows about how many take part, or none is.
 
 Nothing here is simulated. Outcomes beyond the range of the noise, and those of about the same
 likelihood ratio, are put together; that only makes the two laws harder to tell apart, so that every
@@ -37,6 +37,8 @@ class Rounds:
     """Whether the other users add 1 to a count of their own."""
     dropout: Fraction = Fraction(0)
     leaving: float = 0.0
+    missing: float = 0.0
+    """Chance of each of the others to drop out before it is counted for the size."""
 
     def chances(self):
         """Return the chance that a round runs, by how many others stay and by the user's coin.
@@ -44,13 +46,16 @@ class Rounds:
         The user itself stays.
         """
         ran = np.zeros((self.size, 2))
-        for count, chance in enumerate(binom.pmf(range(self.size), self.size - 1, self.rate)):
+        for count, chance in enumerate(self._others()):
             for gone, share in enumerate(binom.pmf(range(count + 1), count, self.leaving)):
                 for drawn, coin in enumerate((1 - self.rate, self.rate)):
                     members = count + drawn
                     if members >= self.min_cohort and gone <= floor(self.dropout * members):
                         ran[count - gone, drawn] += chance * share * coin
         return ran
+
+    def _others(self):
+        return binom.pmf(range(self.size), self.size - 1, self.rate * (1 - self.missing))
 
     def laws(self):
         """Return the two laws over all outcomes, the last of which is the skipped round."""
@@ -71,6 +76,48 @@ class Rounds:
 
     def delta(self, epsilon, rounds):
         """Return the larger of both hockey-stick divergences of ``rounds`` rounds."""
+        p, q = composed(*merged(*self.laws()), rounds)
+        return max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
+
+
+@dataclass(frozen=True)
+class SizedRounds:
+    """Rounds whose cohort size is public, and that everybody sees run; they are all that is spent.
+
+    ``sizes`` are their chances. The user, who never drops out, adds 1 to a count with noise, and
+    everybody else -1. Others drop out each with a chance of ``leaving``.
+    """
+
+    size: int
+    sizes: dict[int, float]
+    min_cohort: int
+    variance: float
+    dropout: Fraction = Fraction(0)
+    leaving: float = 0.0
+
+    def laws(self):
+        """Return the two laws over sizes and counts, given that the round ran."""
+        reach = int(skellam.isf(_RANGE, self.variance / 2, self.variance / 2)) + max(self.sizes)
+        counts = np.arange(-2 * reach, 2 * reach + 1)
+        noise = skellam.pmf(counts, self.variance / 2, self.variance / 2)
+        ran = [self._given(n, noise) for n in self.sizes if n >= self.min_cohort]
+        both = np.concatenate(ran, axis=1)
+        return both / both.sum(axis=1, keepdims=True)
+
+    def _given(self, n, noise):
+        """Return both laws of the count where ``n`` take part, times the chance of that."""
+        centre = len(noise) // 2
+        found = np.zeros((2, centre))
+        for drawn, coin in ((1, n / self.size), (0, 1 - n / self.size)):
+            for gone in range(min(floor(self.dropout * n), n - drawn) + 1):
+                chance = self.sizes[n] * coin * binom.pmf(gone, n - drawn, self.leaving)
+                for i, own in enumerate((drawn, 0)):
+                    start = centre // 2 + (n - drawn - gone) - own
+                    found[i] += chance * noise[start : start + centre]
+        return found
+
+    def delta(self, epsilon, rounds):
+        """Return the larger of both hockey-stick divergences of ``rounds`` rounds that ran."""
         p, q = composed(*merged(*self.laws()), rounds)
         return max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
 

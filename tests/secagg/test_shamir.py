@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracles.shamir import evaluate, interpolate_at_zero
 from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import DomainError, MessageError, TamperError
-from skellam.secagg import shamir
+from skellam.secagg import shares as shamir
 
 SEED = bytes(32)
 

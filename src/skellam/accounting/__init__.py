@@ -34,7 +34,14 @@ from skellam.accounting.guarantee import (
     against_public,
     against_server,
 )
-from skellam.accounting.interop import from_distribution, from_event, to_distribution, to_event
+from skellam.accounting.interop import (
+    from_distribution,
+    from_event,
+    from_record,
+    to_distribution,
+    to_event,
+    to_record,
+)
 from skellam.accounting.laws import MAX_VARIANCE
 from skellam.accounting.mechanisms import (
     Adjacency,
@@ -60,7 +67,6 @@ from skellam.accounting.mechanisms import (
 )
 from skellam.accounting.pld import Pld
 from skellam.accounting.rdp import rdp_bound, rdp_bound_scaled, sum_distance
-from skellam.accounting.records import from_record, to_record
 from skellam.accounting.renyi import delta_exact, rdp_exact
 
 __all__ = [

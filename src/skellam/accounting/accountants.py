@@ -30,6 +30,7 @@ from skellam.errors import CertificateError, DomainError, InfeasibleError, KindE
 Release: TypeAlias = tuple[Mechanism, int]
 Method: TypeAlias = Literal["best", "gdp", "rdp", "pld", "paper"]
 Composed: TypeAlias = GdpCurve | RdpCurve | Pld
+MAX_ROUNDS = 10**12
 _NEGLIGIBLE = 1e-6
 """The part of delta below which the sampler's distance needs no better treatment."""
 _Accountant: TypeAlias = Callable[[Sequence[Release]], Composed | None]
@@ -177,7 +178,7 @@ def _release(item: Release) -> Release:
         raise KindError(f"a release must be a pair (mechanism, rounds), got {item!r}")
     mechanism, rounds = item
     noise_of(mechanism)
-    return mechanism, _checks.integer("rounds", rounds, 1)
+    return mechanism, _checks.integer("rounds", rounds, 1, MAX_ROUNDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,7 @@ def noise_multiplier(
     side. With "paper" the Skellam bound is amplified by Zhu and Wang's theorem 5, orders 2..128
     and 256.
     """
-    q, n = _checks.rate("rate", rate), _checks.integer("rounds", rounds, 1)
+    q, n = _checks.rate("rate", rate), _checks.integer("rounds", rounds, 1, MAX_ROUNDS)
     _checks.open_unit("delta", delta)
 
     def cost(z: float) -> float:

@@ -117,6 +117,19 @@ def poisson_sizes(rate: float, population: int) -> Sizes:
     return (*found, (1.0, beyond * (1 + 1e-9) + 1e-300))
 
 
+def largest_sizes(sizes: Sizes, chance: float) -> Sizes:
+    """Return the law of the largest ``sizes``, given that it is one of those, of this ``chance``.
+
+    Profiles rise with the share, so no other event of this chance, or of a larger one, has a larger
+    mean of them.
+    """
+    found, left = list[tuple[float, float]](), chance
+    for share, weight in sorted(sizes, reverse=True):
+        found.append((share, min(weight, left) / chance))
+        left -= min(weight, left)
+    return tuple(found)
+
+
 def _mean(
     profile: Callable[[float, float, Values], Values], eta: float, sizes: Sizes, losses: Values
 ) -> Values:

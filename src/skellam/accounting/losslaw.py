@@ -135,7 +135,7 @@ def pair_law(p: Masses, q: Masses, *, outside: float) -> LossLaw:
     Losses are taken a little larger than they are, by more than tables of probabilities err.
     """
     both = (p > 0) & (q > 0)
-    infinite = min(1.0, outside + float(p[~both].sum()))
+    infinite = min(1.0, outside + float(p[~both].sum()) * (1 + MASS_ERROR))
     if not both.any():
         return LossLaw(np.zeros(1), np.zeros(1), infinite)
     losses = np.log(p[both]) - np.log(q[both]) + _LOSS_ERROR

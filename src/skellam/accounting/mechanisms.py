@@ -12,11 +12,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from skellam import _checks, bands
 from skellam._checks import assign as _set
 from skellam.errors import DomainError, KindError
+
+MAX_MAGNITUDE: Final = 1e50
+"""Of sensitivities and noise: ratios of two, squared, times rounds stay far within a float."""
+_UNITS: Final = "measure sensitivity and noise in units of about the sensitivity"
 
 
 class Adjacency(StrEnum):
@@ -62,8 +66,8 @@ class Gaussian(_Noise):
 
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
-        _set(self, sigma=_checks.positive("sigma", self.sigma))
-        _set(self, l2=_checks.positive("l2", self.l2))
+        _set(self, sigma=_magnitude("sigma", self.sigma))
+        _set(self, l2=_magnitude("l2", self.l2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Skellam(_Noise):
 
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
-        _set(self, variance=_checks.positive("variance", self.variance))
+        _set(self, variance=_magnitude("variance", self.variance))
         _check_integer_vector(self)
 
 
@@ -98,7 +102,7 @@ class RoundedSkellam(_Noise):
 
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
-        _set(self, variance=_checks.positive("variance", self.variance))
+        _set(self, variance=_magnitude("variance", self.variance))
         _check_rounding(self)
 
 
@@ -173,7 +177,7 @@ class DiscreteGaussian(_Noise):
 
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
-        _set(self, sigma=_checks.positive("sigma", self.sigma))
+        _set(self, sigma=_magnitude("sigma", self.sigma))
         _check_integer_vector(self)
 
 
@@ -189,7 +193,7 @@ class DistributedDiscreteGaussian(_Noise):
 
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
-        _set(self, sigma_local=_checks.positive("sigma_local", self.sigma_local))
+        _set(self, sigma_local=_magnitude("sigma_local", self.sigma_local))
         _set(self, shares=_checks.integer("shares", self.shares, 1))
         _check_integer_vector(self)
 
@@ -223,7 +227,7 @@ class DiscreteLaplace(_Noise):
 
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
-        _set(self, scale=_checks.positive("scale", self.scale))
+        _set(self, scale=_magnitude("scale", self.scale))
         _set(self, l1=_integer_norm("l1", self.l1))
         _set(self, dimension=_checks.integer("dimension", self.dimension, 1))
 
@@ -238,8 +242,8 @@ class Laplace(_Noise):
 
     def __post_init__(self) -> None:
         _Noise.__post_init__(self)
-        _set(self, scale=_checks.positive("scale", self.scale))
-        _set(self, l1=_checks.positive("l1", self.l1))
+        _set(self, scale=_magnitude("scale", self.scale))
+        _set(self, l1=_magnitude("l1", self.l1))
         _set(self, dimension=_checks.integer("dimension", self.dimension, 1))
 
 
@@ -328,11 +332,17 @@ class SampledKnownSize:
     mechanism: NoiseMechanism
     rate: float
     population: int
+    run_chance: float = 1.0
+    """The chance, at least, that a cohort is released: it may be skipped for its size."""
 
     def __post_init__(self) -> None:
-        population = _checks.integer("population", self.population, 1, _MAX_POPULATION)
-        rate = _checks.rate("rate", self.rate)
-        _set(self, mechanism=_sampleable(self.mechanism), rate=rate, population=population)
+        _set(
+            self,
+            mechanism=_sampleable(self.mechanism),
+            rate=_checks.rate("rate", self.rate),
+            population=_checks.integer("population", self.population, 1, _MAX_POPULATION),
+            run_chance=_checks.rate("run_chance", self.run_chance),
+        )
 
 
 _MAX_POPULATION = 10**12
@@ -417,7 +427,7 @@ def _sensitivities(noise: _Noise) -> dict[str, float]:
 
 def _check_run(noise: Banded) -> None:
     """Check what all runs of correlated rounds have in common."""
-    _set(noise, variance=_checks.positive("variance", noise.variance))
+    _set(noise, variance=_magnitude("variance", noise.variance))
     _set(noise, band=bands.require_band(tuple(noise.band)))
     for name in ("participations", "dimension"):
         _set(noise, **{name: _checks.integer(name, getattr(noise, name), 1)})
@@ -427,13 +437,13 @@ def _check_run(noise: Banded) -> None:
 
 
 def _check_rounding(noise: RoundedSkellam | RoundedBandedSkellam) -> None:
-    _set(noise, l2=_checks.positive("l2", noise.l2))
+    _set(noise, l2=_magnitude("l2", noise.l2))
     _set(noise, dimension=_checks.integer("dimension", noise.dimension, 1))
     _set(noise, block=_checks.integer("block", noise.block, 1, noise.dimension))
     if not 0 < _checks.number("tail", noise.tail) < 0.5:
         raise DomainError(f"tail must lie strictly between 0 and 1/2, got {noise.tail!r}")
     if noise.coordinate_bound is not None:
-        bound = _checks.positive("coordinate_bound", noise.coordinate_bound)
+        bound = _magnitude("coordinate_bound", noise.coordinate_bound)
         _set(noise, coordinate_bound=bound)
         _check_reachable("coordinate_bound * sqrt(dimension)", noise.l2, bound, noise.dimension)
     elif noise.block > 1:
@@ -452,8 +462,14 @@ def _check_integer_vector(
         _check_reachable("l1", noise.l2, noise.l1, 1)
 
 
+def _magnitude(name: str, value: float) -> float:
+    """Return ``value`` if it is positive, and so near to 1 that no product overflows."""
+    size = _checks.positive(name, value)
+    return _checks.between(name, size, 1 / MAX_MAGNITUDE, MAX_MAGNITUDE, hint=_UNITS)
+
+
 def _integer_norm(name: str, value: float) -> float:
-    norm = _checks.positive(name, value)
+    norm = _magnitude(name, value)
     if not norm >= 1:
         raise DomainError(
             f"{name} must be at least 1, the least norm of an integer vector, got {norm!r}; "

@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.curves import NO_SLACK, ORDERS, RdpCurve, Slack
-from skellam.accounting.fixed_size import Sizes, fixed_size_laws, poisson_sizes, replaced_size_law
+from skellam.accounting.fixed_size import (
+    Sizes,
+    fixed_size_laws,
+    largest_sizes,
+    poisson_sizes,
+    replaced_size_law,
+)
 from skellam.accounting.gdp import dominating, pure_epsilon, sized_slack
 from skellam.accounting.losslaw import (
     LossLaw,
@@ -502,7 +508,8 @@ def _sizes(mechanism: SampledWithoutReplacement | SampledKnownSize) -> Sizes:
         case SampledWithoutReplacement():
             return ((mechanism.rate, 1.0),)
         case SampledKnownSize():
-            return poisson_sizes(mechanism.rate, mechanism.population)
+            every = poisson_sizes(mechanism.rate, mechanism.population)
+            return largest_sizes(every, mechanism.run_chance)
         case _:
             assert_never(mechanism)
 

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from skellam.analytics.contribution import Contribution, Outside
 from skellam.analytics.distributions import Cdf, Quantile, cdf, quantiles
-from skellam.analytics.estimates import Band, Counts, Estimate, Interval
-from skellam.analytics.histograms import frequencies, histogram
-from skellam.analytics.mean_estimation import MeanSquaredError, estimate_mean, mean_error
-from skellam.analytics.query import Bounds, PlanOptions, Query, Statistic
-from skellam.analytics.running import run
-from skellam.analytics.sketches import SketchedCounts, SketchEstimate, hashed_frequencies
-from skellam.analytics.totals import MeanEstimate, count, mean, sum  # noqa: A004
+from skellam.analytics.histograms import (
+    SketchedCounts,
+    SketchEstimate,
+    frequencies,
+    hashed_frequencies,
+    histogram,
+)
+from skellam.analytics.query import (
+    Band,
+    Bounds,
+    Contribution,
+    Counts,
+    Estimate,
+    Interval,
+    Outside,
+    PlanOptions,
+    Query,
+    Statistic,
+    run,
+)
+from skellam.analytics.totals import (
+    MeanEstimate,
+    MeanSquaredError,
+    count,
+    estimate_mean,
+    mean,
+    mean_error,
+    sum,  # noqa: A004
+)
 
 __all__ = [
     "Band",

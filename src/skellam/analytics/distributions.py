@@ -18,10 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.analytics.contribution import Contribution, Outside, Rows, numbers, share
-from skellam.analytics.estimates import Band, Estimate, Interval, Table, half_width
 from skellam.analytics.histograms import bucket_of, increasing
-from skellam.analytics.query import Bounds, PlanOptions, Query, Totals, planned
+from skellam.analytics.query import (
+    Band,
+    Bounds,
+    Contribution,
+    Estimate,
+    Interval,
+    Outside,
+    PlanOptions,
+    Query,
+    Rows,
+    Table,
+    Totals,
+    half_width,
+    numbers,
+    planned,
+    share,
+)
 from skellam.entropy import Entropy
 from skellam.errors import DomainError
 

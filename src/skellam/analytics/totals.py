@@ -1,28 +1,45 @@
-"""Counts, sums and means: one number from each user, or two."""
+"""Counts, sums and means of one or two numbers from each user, and means of vectors.
+
+Means of vectors are the paper's experiment: each client holds one vector, and the server learns a
+private estimate of their mean. `mean_error` repeats that with fresh vectors on a sphere of radius
+``clip``, as the paper does.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting import gaussian_sigma
-from skellam.analytics.contribution import (
+from skellam.analytics.query import (
+    Bounds,
     Contribution,
+    Estimate,
+    Interval,
     Outside,
+    PlanOptions,
+    Query,
     Rows,
+    Totals,
     numbers,
+    planned,
     rounded,
     share,
 )
-from skellam.analytics.estimates import Estimate, Interval
-from skellam.analytics.query import Bounds, PlanOptions, Query, Totals, planned
-from skellam.entropy import Entropy
+from skellam.codec import Tensors
+from skellam.engines.local import sum_unmasked
+from skellam.entropy import SEED_BYTES, Entropy, random_bytes
 from skellam.errors import DomainError, InfeasibleError
+from skellam.noise import GaussianSampler
+from skellam.plan import CalibratedPlan
+from skellam.vectors import Reals
 
 FINEST_DEVIATION = 1e4
 """Noise of so many units drowns the rounding of a hundred million users; finer is of no use."""
@@ -238,3 +255,75 @@ def mean(
     rows = _checks.integer("max_rows", max_rows, 1)
     steps = max(1, finest(options) // rows) * rows
     return planned(Mean(lowest, highest, rows, steps, Outside(outside)), **options)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanSquaredError:
+    """Mean squared error per coordinate, with its 95 % interval over the repeats."""
+
+    value: float
+    half_width: float
+    repeats: int
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval."""
+        return self.value - self.half_width
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval."""
+        return self.value + self.half_width
+
+
+def estimate_mean(plan: CalibratedPlan, vectors: Iterable[Tensors], *, entropy: Entropy) -> Reals:
+    """Return a private estimate of the mean of the planned cohort's ``vectors``."""
+    seed = random_bytes(SEED_BYTES, entropy=entropy)
+    total = sum_unmasked(plan, vectors, cohort=plan.cohort, public_seed=seed, entropy=entropy)
+    return total / plan.cohort
+
+
+def mean_error(
+    plan: CalibratedPlan,
+    *,
+    repeats: int,
+    entropy: Entropy,
+    same: bool = False,
+    progress: Callable[[int], object] | None = None,
+) -> MeanSquaredError:
+    """Return the measured error of `estimate_mean` on random vectors of norm ``clip``.
+
+    With ``same`` all clients hold the same vector, the worst case for the modulus. ``progress`` is
+    told how many repeats are done.
+    """
+    times = _checks.integer("repeats", repeats, 2)
+    errors = np.empty(times)
+    for i in range(times):
+        errors[i] = _one_error(plan, same, entropy)
+        if progress is not None:
+            progress(i + 1)
+    from scipy.stats import t
+
+    spread = float(errors.std(ddof=1)) / math.sqrt(times)
+    return MeanSquaredError(float(errors.mean()), spread * float(t.ppf(0.975, times - 1)), times)
+
+
+def _one_error(plan: CalibratedPlan, same: bool, entropy: Entropy) -> float:
+    truth = np.zeros(plan.dimension)
+    fixed = on_sphere(plan, entropy=entropy) if same else None
+
+    def vectors() -> Iterable[NDArray[np.float64]]:
+        nonlocal truth
+        for _ in range(plan.cohort):
+            x = on_sphere(plan, entropy=entropy) if fixed is None else fixed
+            truth += x
+            yield x
+
+    estimate = estimate_mean(plan, vectors(), entropy=entropy)
+    return float(np.mean((estimate.values - truth / plan.cohort) ** 2))
+
+
+def on_sphere(plan: CalibratedPlan, *, entropy: Entropy) -> NDArray[np.float64]:
+    """Return a vector of norm ``clip`` in a uniformly random direction."""
+    direction = GaussianSampler(1.0).draw(plan.dimension, entropy=entropy).values
+    return np.asarray(direction * (plan.clip / np.linalg.norm(direction)))

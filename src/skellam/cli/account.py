@@ -12,8 +12,7 @@ import typer
 
 from skellam import _checks, accounting
 from skellam.accounting.guarantee import Audience, Guarantee, rounded_up
-from skellam.cli.answer import AsJson, answer, table
-from skellam.cli.pictures import draw
+from skellam.cli.answer import AsJson, answer, draw, table
 from skellam.errors import CertificateError, DataError, DomainError
 from skellam.plan import CalibratedPlan, Noise, Plan, Sampling, Servers
 

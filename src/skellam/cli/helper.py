@@ -121,6 +121,32 @@ def verify(
     _show(runs, {"verified": True}, as_json=as_json)
 
 
+@app.command()
+def end(
+    config: Config,
+    run: Annotated[str, typer.Argument(help="The run's id, or how it begins.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Erase the keys of a run that its leader left open; stop the helper first.
+
+    A leader ends its runs itself. What was sealed in a run that has ended can never be opened, and
+    none of its rounds is answered; its record and what it spent are kept.
+
+    \b
+    skellam helper end helper 3f91c07b
+    """
+    from skellam.engines.helper import HelperConfig, HelperService
+    from skellam.entropy import SystemEntropy
+
+    with HelperService(HelperConfig.load(config), entropy=SystemEntropy()) as service:
+        found = [one.run_id for one in service.status() if one.run_id.hex().startswith(run)]
+        if len(found) != 1:
+            raise DomainError(f"{len(found)} runs begin with {run!r}; name one, as status does")
+        service.end(found[0])
+        _show(service.status(), {"ended": found[0].hex()}, as_json=as_json)
+
+
 def _head(text: str) -> tuple[bytes, ChainHead]:
     from skellam.twoserver import ChainHead
 

@@ -1,18 +1,20 @@
-"""``skellam plan``: from targets to parameters."""
+"""``skellam plan``: from targets to parameters, for one plan, rivals of it, or a sweep.
+
+A sweep of one parameter is written ``bits=8..20``, ``cohort=100..1000..300`` or ``epsilon=1,2,4``.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skellam.cli import sweeps
-from skellam.cli.answer import AsJson, answer, table
-from skellam.cli.pictures import draw
+from skellam.cli.answer import AsJson, answer, draw, table
 from skellam.errors import DomainError, InfeasibleError
 from skellam.plan import Accountant, CalibratedPlan, Noise, NoiseBy, Plan, Sampling, Servers
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from skellam.plan.explanation import Explanation
+
 
 _ONE_SERVER: dict[str, Any] = {"aggregation": Servers.ONE, "noise_by": None}
 RIVALS: dict[str, dict[str, Any]] = {
@@ -135,7 +138,7 @@ def plan(
     if plot is not None and sweep is None:
         raise DomainError("--plot draws a sweep; add --sweep, for instance --sweep bits=8..20")
     if sweep is not None:
-        _sweep(settings, sweeps.parse(sweep, SWEPT), plot, as_json=as_json)
+        _sweep(settings, parse_sweep(sweep, SWEPT), plot, as_json=as_json)
     elif compare:
         _compare(settings, out, as_json=as_json)
     else:
@@ -203,9 +206,7 @@ def _compare(settings: dict[str, Any], out: Path, *, as_json: bool) -> None:
     )
 
 
-def _sweep(
-    settings: dict[str, Any], sweep: sweeps.Sweep, plot: Path | None, *, as_json: bool
-) -> None:
+def _sweep(settings: dict[str, Any], sweep: Sweep, plot: Path | None, *, as_json: bool) -> None:
     rows = [_row(settings, sweep.name, value) for value in sweep.values]
     if plot is not None:
         _plot(rows, sweep.name, plot)
@@ -264,3 +265,49 @@ def _cell(value: float | None) -> str:
             return f"{value:,}"
         case _:
             return f"{value:.6g}"
+
+
+MAX_VALUES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A parameter and the values that it takes in turn."""
+
+    name: str
+    values: tuple[Any, ...]
+
+
+def parse_sweep(text: str, names: Collection[str]) -> Sweep:
+    """Return the sweep that ``text`` asks for; its parameter must be one of ``names``."""
+    name, equals, values = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if not equals or name not in names:
+        raise DomainError(
+            f"a sweep is written name=first..last, name=first..last..step or name=a,b,c "
+            f"with a name of {', '.join(sorted(names))}; got {text!r}"
+        )
+    ends = values.split("..")
+    found = _range(ends) if len(ends) > 1 else [_number(v.strip()) for v in values.split(",")]
+    return Sweep(name, tuple(found))
+
+
+def _range(ends: Iterable[str]) -> list[int]:
+    try:
+        first, last, step = (*map(int, ends), 1)[:3]
+        values = range(first, last + 1, step)
+    except ValueError as error:
+        raise DomainError("a range takes whole numbers; list others with commas") from error
+    if not 1 <= len(values) <= MAX_VALUES:
+        raise DomainError(f"a range must have 1 to {MAX_VALUES} values, got {len(values)}")
+    return [*values]
+
+
+def _number(text: str) -> int | float | str:
+    kinds: tuple[Callable[[str], int | float], ...] = (int, float)
+    for kind in kinds:
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

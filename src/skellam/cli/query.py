@@ -1,8 +1,10 @@
-"""``skellam query``: private statistics of a file with a user column, simulated."""
+"""``skellam query``: private statistics of a CSV or Parquet file with a user column, simulated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, assert_never
 import typer
 
 from skellam import _checks
-from skellam.cli import columns
 from skellam.cli.answer import AsJson, answer, table
-from skellam.errors import DomainError
+from skellam.errors import DataError, DomainError, MissingExtraError
 from skellam.plan import Servers
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def query(
         Servers, typer.Option(help="One server, or a leader and a helper that do not collude.")
     ] = Servers.ONE,
     ledger: Annotated[
-        Path | None, typer.Option(help="A ledger whose budget pays for the answer.")
+        Path | None, typer.Option(help="A ledger from whose budget the answer is spent.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -107,7 +108,7 @@ def query(
     _require_options(job, options)
     _checks.open_unit("--confidence", confidence)
     shares = _shares(at)
-    users = columns.by_user(path, user=user, column=column or user)
+    users = by_user(path, user=user, column=column or user)
     targets: an.PlanOptions = {
         "clients": len(users),
         "epsilon": epsilon,
@@ -117,7 +118,7 @@ def query(
     protocol = two_servers.two_servers if aggregation is Servers.TWO else local.secure
     asked = _asked(job, targets, options, max_rows=max_rows)
     texts = job in {Job.COUNT, Job.FREQUENCIES}
-    held = columns.as_text(users) if texts else columns.as_numbers(users)
+    held = as_text(users) if texts else as_numbers(users)
     added: list[an.Contribution] = []
     with ExitStack() as stack:
         opened = None if ledger is None else stack.enter_context(Ledger.open(ledger))
@@ -265,3 +266,77 @@ def _label(label: object) -> str:
             return f"{low:g} to {high:g}"
         case _:
             return str(label)
+
+
+Users = dict[str, list[Any]]
+
+
+def by_user(path: Path, *, user: str, column: str) -> Users:
+    """Return for each user of column ``user`` what it has in ``column``."""
+    names, values = _columns(path, user, column)
+    users: Users = defaultdict(list)
+    for name, value in zip(names, values, strict=True):
+        users[str(name)].append(value)
+    if not users:
+        raise DataError(f"{path} has no rows")
+    return dict(users)
+
+
+def as_numbers(users: Users) -> Users:
+    """Return the values as numbers, or raise `DataError` naming one that is none."""
+    try:
+        return {user: [float(value) for value in values] for user, values in users.items()}
+    except (TypeError, ValueError) as error:
+        raise DataError(f"a value is no number: {error}") from error
+
+
+def as_text(users: Users) -> Users:
+    """Return the values as text."""
+    return {user: [str(value) for value in values] for user, values in users.items()}
+
+
+def _columns(path: Path, *names: str) -> list[Iterable[Any]]:
+    match path.suffix.lower():
+        case ".csv":
+            return _csv(path, names)
+        case ".parquet":
+            return _parquet(path, names)
+        case _:
+            raise DomainError(f"{path} must end in .csv or .parquet")
+
+
+def _csv(path: Path, names: tuple[str, ...]) -> list[Iterable[Any]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # Excel writes the mark
+            reader = csv.DictReader(file, strict=True)
+            _require(path, reader.fieldnames or (), names)
+            rows = [*reader]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error}; save it as UTF-8") from error
+    except (OSError, csv.Error) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    for number, row in enumerate(rows, start=2):
+        if any(row.get(name) is None for name in names):
+            missing = " or ".join(dict.fromkeys(names))
+            raise DataError(f"{path}, line {number}, is too short: it has no {missing}")
+    return [[row[name] for row in rows] for name in names]
+
+
+def _parquet(path: Path, names: tuple[str, ...]) -> list[Iterable[Any]]:
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError as error:
+        raise MissingExtraError("Parquet needs pyarrow: pip install 'skellam[data]'") from error
+    try:
+        _require(path, parquet.read_schema(path).names, names)
+        table = parquet.read_table(path, columns=[*dict.fromkeys(names)])
+        return [table.column(name).to_pylist() for name in names]
+    except (OSError, KeyError, ArrowInvalid) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _require(path: Path, known: Sequence[str], names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in known:
+            columns = ", ".join(known) or "nothing"
+            raise DataError(f"{path} has no column {name!r}, only {columns}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skellam.cli.answer import AsJson, answer, table
+from skellam.cli.answer import AsJson, answer, panels, table
 from skellam.errors import DomainError
 
 if TYPE_CHECKING:
@@ -159,8 +159,6 @@ def draw(path: Path, title: str, results: list[Result]) -> None:
 
     Several seeds give means and their 95 % intervals.
     """
-    from skellam.cli.pictures import panels
-
     multiples = sorted({r.cell.k for r in results} - {0}) or [0]
     epsilons = sorted({r.cell.epsilon for r in results})
     middle = epsilons[len(epsilons) // 2] if epsilons else 0.0

@@ -55,13 +55,13 @@ Lattices = Iterator[NDArray[np.signedinteger[Any]]]
 class Rotation:
     """The rotation of a round: the same for whoever knows its public seed."""
 
-    __slots__ = ("_block", "_root", "_signs", "length")
+    __slots__ = ("_block", "_root", "_signs", "padded_dim")
 
-    def __init__(self, length: int, public_seed: bytes) -> None:
-        self.length = length
-        self._block = block_of(length)
+    def __init__(self, padded_dim: int, public_seed: bytes) -> None:
+        self.padded_dim = padded_dim
+        self._block = block_of(padded_dim)
         self._root = math.sqrt(self._block)
-        self._signs = np.empty(-(-length // 8), dtype=np.uint8)
+        self._signs = np.empty(-(-padded_dim // 8), dtype=np.uint8)
         SeededEntropy(public_seed, "codec/signs").fill(self._signs)
 
     def forward(self, x: NDArray[np.floating[Any]], gain: float) -> NDArray[np.float32]:
@@ -70,7 +70,7 @@ class Rotation:
 
     def flipped(self, x: NDArray[np.floating[Any]], gain: float) -> NDArray[np.float32]:
         """Return a new vector, of which `turned` makes ``gain`` times the rotation of ``x``."""
-        out = np.empty(self.length, dtype=np.float32)
+        out = np.empty(self.padded_dim, dtype=np.float32)
         out[len(x) :] = 0
         _kernels.flip(x, self._signs, gain / self._root, out[: len(x)])
         return out
@@ -88,12 +88,12 @@ class Rotation:
         return x
 
 
-def coordinate_subset(length: int, sent: int, public_seed: bytes) -> NDArray[np.int64]:
-    """Return ``sent`` of the indices below ``length``, in order, uniformly without replacement."""
-    keys = np.empty(length, dtype="<u8")
+def coordinate_subset(dimension: int, sent: int, public_seed: bytes) -> NDArray[np.int64]:
+    """Return ``sent`` indices below ``dimension``, in order, uniformly without replacement."""
+    keys = np.empty(dimension, dtype="<u8")
     SeededEntropy(public_seed, "codec/subset").fill(keys)
     threshold = np.partition(keys, sent - 1)[sent - 1]
-    # Equal keys (of probability below length**2 / 2**64) must not depend on how NumPy partitions.
+    # Equal keys (probability below dimension**2 / 2**64) must not depend on NumPy's partition.
     return np.flatnonzero(keys <= threshold)[:sent]
 
 
@@ -301,21 +301,21 @@ def _round(y: NDArray[np.float32], integers: NDArray[np.int32], entropy: Entropy
     return _kernels.sum_of_squares(integers)
 
 
-def draw(sampler: Sampler, length: int, *, entropy: Entropy) -> Lattices:
-    """Yield ``length`` draws chunk by chunk, in one reused buffer."""
-    buffer = np.empty(min(_SPAN, length), dtype=sampler.dtype)
-    for start in range(0, length, _SPAN):
-        span = buffer[: min(_SPAN, length - start)]
+def draw(sampler: Sampler, count: int, *, entropy: Entropy) -> Lattices:
+    """Yield ``count`` draws chunk by chunk, in one reused buffer."""
+    buffer = np.empty(min(_SPAN, count), dtype=sampler.dtype)
+    for start in range(0, count, _SPAN):
+        span = buffer[: min(_SPAN, count - start)]
         sampler.draw_into(span, entropy=entropy)
         yield from (span[i : i + CHUNK] for i in range(0, len(span), CHUNK))
 
 
 def wrapped(
-    lattice: Lattices, noise: Lattices | None, length: int, bits: int
+    lattice: Lattices, noise: Lattices | None, message_len: int, bits: int
 ) -> NDArray[np.unsignedinteger[Any]]:
     """Return the sum modulo ``2**bits`` of ``lattice`` and ``noise``, both given in chunks."""
-    out = np.empty(length, dtype=residue_dtype(bits))
-    for start, part in zip(range(0, length, CHUNK), lattice, strict=True):
+    out = np.empty(message_len, dtype=residue_dtype(bits))
+    for start, part in zip(range(0, message_len, CHUNK), lattice, strict=True):
         # The cast reduces modulo 2**8, 2**16 or 2**32, which 2**bits divides.
         np.copyto(out[start : start + CHUNK], part, casting="unsafe")
     if noise is None:
@@ -354,7 +354,7 @@ class WrapEstimate:
         return math.erfc(self.k / math.sqrt(2))
 
     def require(self, k: float) -> None:
-        """Raise `WrapError` if there is less room than ``k`` by more than three standard errors."""
+        """Raise `WrapError` if the headroom is below ``k`` by more than three standard errors."""
         limit = 2 ** (self.bits - 1) / _checks.positive("k", k)
         if not self.deviation - 3 * self.standard_error <= limit:
             raise WrapError(
@@ -380,16 +380,16 @@ def wrap_estimate(total: Residues) -> WrapEstimate:
         part = total.values[start : start + _COUNTED] >> shift
         counts += np.bincount(part, minlength=len(counts))
     angles = 2 * np.pi * np.arange(len(counts)) / len(counts)
-    length = abs(complex(counts @ np.cos(angles), counts @ np.sin(angles))) / len(total)
-    return _estimate(min(length, 1.0), len(total), total.bits)
+    resultant = abs(complex(counts @ np.cos(angles), counts @ np.sin(angles))) / len(total)
+    return _estimate(min(resultant, 1.0), len(total), total.bits)
 
 
-def _estimate(length: float, count: int, bits: int) -> WrapEstimate:
-    # Uniform residues give a length above 5 / sqrt(count) with probability exp(-25).
-    if length * math.sqrt(count) <= 5 and count > 25:
+def _estimate(resultant: float, count: int, bits: int) -> WrapEstimate:
+    # Uniform residues give a resultant above 5 / sqrt(count) with probability exp(-25).
+    if resultant * math.sqrt(count) <= 5 and count > 25:
         return WrapEstimate(bits, math.inf, 0.0)
-    angle = math.sqrt(-2 * math.log(length)) if length else math.inf
+    angle = math.sqrt(-2 * math.log(resultant)) if resultant else math.inf
     unit = 2**bits / (2 * math.pi)
     # Var R = (1 - R**2)**2 / 2N for a wrapped normal law, and d angle = dR / (R angle).
-    error = (1 - length**2) / (length * angle * math.sqrt(2 * count)) if angle else 0.0
+    error = (1 - resultant**2) / (resultant * angle * math.sqrt(2 * count)) if angle else 0.0
     return WrapEstimate(bits, unit * angle, unit * error)

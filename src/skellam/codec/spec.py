@@ -33,9 +33,9 @@ def padded_length(dimension: int) -> int:
     return -(-size // block) * block
 
 
-def block_of(length: int) -> int:
-    """Return the largest power of two that divides ``length``."""
-    return length & -length
+def block_of(padded_dim: int) -> int:
+    """Return the largest power of two that divides ``padded_dim``."""
+    return padded_dim & -padded_dim
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from logging import getLogger
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 from skellam import errors
 from skellam.engines import durable
-from skellam.engines.helper.web import PATH
+from skellam.engines.helper.web import LOOPBACK, PATH
 from skellam.entropy import Entropy
 from skellam.errors import (
     DataError,
@@ -42,6 +43,9 @@ from skellam.twoserver.leader import (
 from skellam.twoserver.messages import Refusal, Report, message_digest
 from skellam.twoserver.state import Stored
 
+if TYPE_CHECKING:
+    from httpx import Client
+
 Collect: TypeAlias = Callable[[bytes, bytes], Iterable[bytes]]
 """From the run's offer and the round's start, for clients, to the reports that came in time."""
 SpendRound: TypeAlias = Callable[[bool], object]
@@ -50,6 +54,9 @@ Blame: TypeAlias = Callable[[bytes, str], object]
 """Called with a report that does not count, and why."""
 _Phase: TypeAlias = Proposed | Idle | Waiting | Forgetting
 _PHASES: Final = (Proposed, Idle, Waiting, Forgetting)
+_AWAY: Final = (502, 503, 504)
+"""What a proxy says while the helper behind it cannot be reached."""
+_AS_IS: Final = {"Accept-Encoding": "identity"}
 _log = getLogger("skellam.leader")
 
 
@@ -65,12 +72,24 @@ class HttpsLine:
     """A line to a helper at ``url``, with a certificate that ``authority`` signed.
 
     Without an ``authority`` (a PEM file) the system's are believed. A request that fails on the way
-    is sent again, with the same bytes, until ``timeout`` seconds have passed.
+    is sent again, with the same bytes, until ``timeout`` seconds have passed. A reply of more than
+    ``max_reply`` bytes is refused.
     """
 
     url: str
     authority: Path | None = None
     timeout: float = 120.0
+    max_reply: int = 1 << 29
+
+    def __post_init__(self) -> None:
+        address = urlsplit(self.url)
+        if address.scheme != "https" and (
+            address.scheme != "http" or address.hostname not in LOOPBACK
+        ):
+            raise DomainError(
+                f"helper must be an address with https://, got {self.url!r}; http:// would show "
+                "others who takes part, and is for this machine alone"
+            )
 
     def __call__(self, message: bytes) -> bytes:
         """Return the helper's reply."""
@@ -82,22 +101,39 @@ class HttpsLine:
             ) from error
         context = ssl.create_default_context(cafile=self.authority)
         deadline, pause = time.monotonic() + self.timeout, 0.1
-        with httpx.Client(verify=context, trust_env=False) as client:
+        with httpx.Client(verify=context, trust_env=False, headers=_AS_IS) as client:
             while True:
-                left = deadline - time.monotonic()
                 try:
-                    reply = client.post(
-                        self.url.rstrip("/") + PATH, content=message, timeout=max(left, 1.0)
-                    )
+                    status, content = self._post(client, message, deadline)
                 except httpx.TransportError as error:
-                    if time.monotonic() + pause > deadline:
-                        raise HelperUnreachableError(
-                            f"the helper at {self.url} cannot be reached: {error}"
-                        ) from error
-                    time.sleep(pause)
-                    pause = min(2 * pause, 2.0)
+                    failure = str(error)
                 else:
-                    return _content(reply.status_code, reply.content)
+                    if status not in _AWAY:
+                        return _content(status, content)
+                    failure = f"status {status}"
+                if time.monotonic() + pause > deadline:
+                    raise HelperUnreachableError(
+                        f"the helper at {self.url} cannot be reached: {failure}"
+                    )
+                time.sleep(pause)
+                pause = min(2 * pause, 2.0)
+
+    def _post(self, client: Client, message: bytes, deadline: float) -> tuple[int, bytes]:
+        """Return status and content of the reply, read no further than they may go."""
+        from httpx import ReadTimeout
+
+        left, content = max(deadline - time.monotonic(), 1.0), bytearray()
+        url, end = self.url.rstrip("/") + PATH, time.monotonic() + left
+        with client.stream("POST", url, content=message, timeout=left) as reply:
+            for part in reply.iter_raw():
+                content += part
+                if len(content) > self.max_reply:
+                    raise ProtocolError(
+                        f"the helper's reply is longer than max_reply={self.max_reply} bytes"
+                    )
+                if time.monotonic() > end:
+                    raise ReadTimeout("the reply takes too long")
+        return reply.status_code, bytes(content)
 
 
 def _content(status: int, content: bytes) -> bytes:
@@ -156,6 +192,11 @@ class Leader:
         return self._idle.next_round
 
     @property
+    def ended(self) -> bool:
+        """Whether no round can begin any more; both servers have erased their keys."""
+        return isinstance(self._phase, Idle) and _is_over(self._phase)
+
+    @property
     def release(self) -> Release | None:
         """What the latest round opened, if it opened anything."""
         return self._idle.release
@@ -173,11 +214,19 @@ class Leader:
                 reply = self._helper(self._phase.message)
                 self._keep(self._phase.granted(reply, setting=self._setting))
             case Waiting():
-                self._finish(self._phase, {})
+                self._settle_round(self._phase)
             case Forgetting():
                 self._forget(self._phase)
             case Idle():
                 pass
+
+    def _settle_round(self, waiting: Waiting) -> None:
+        try:
+            self._finish(waiting, {})
+        except ThresholdError as error:
+            if isinstance(self._phase, Waiting):
+                raise
+            _log.warning("an open round was given up: %s", error)
 
     def round(
         self,
@@ -236,13 +285,19 @@ class Leader:
         if isinstance(self._phase, Waiting):
             self._forget(self._phase.abandon())
 
+    def end(self) -> None:
+        """End the run, so that both servers erase their keys: nothing sealed in it opens again."""
+        self.settle()
+        if not self.ended:
+            self._forget(self._idle.end())
+
     def _forget(self, phase: Forgetting) -> None:
         self._keep(phase)
         reply = self._helper(phase.message(setting=self._setting))
         self._keep(phase.done(reply, setting=self._setting))
 
     def _keep(self, phase: _Phase) -> None:
-        if isinstance(phase, Idle) and phase.next_round >= phase.constants.rounds:
+        if isinstance(phase, Idle) and _is_over(phase):
             phase = phase.ended()
         durable.replace(self._path, phase.to_bytes(), mode=durable.SECRET)
         self._phase = phase
@@ -265,8 +320,15 @@ def _counted(sent: list[bytes], collecting: Collecting, blame: Blame | None) -> 
 
 
 def run_id_at(path: Path) -> bytes | None:
-    """Return the id of the run at ``path``, if there is one."""
-    return _constants(_read(path)).run_id if path.exists() else None
+    """Return the id of the run at ``path``, if there is one that has not ended."""
+    phase = _read(path) if path.exists() else None
+    if phase is None or (isinstance(phase, Idle) and _is_over(phase)):
+        return None
+    return _constants(phase).run_id
+
+
+def _is_over(idle: Idle) -> bool:
+    return idle.next_round >= idle.constants.rounds
 
 
 def _constants(phase: _Phase) -> RunConstants:

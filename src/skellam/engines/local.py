@@ -25,6 +25,8 @@ from skellam.vectors import Reals, Residues
 
 EntropySource: TypeAlias = Callable[[str], Entropy]
 """From what the bits are for (a client, the server) to where they come from."""
+AnyEntropy: TypeAlias = Entropy | EntropySource
+"""One entropy for all that a round draws, or one by purpose, by which a simulation replays."""
 Spend: TypeAlias = Callable[[], object]
 """Called when all messages are in and before their sum is opened; what it raises ends the round."""
 _BEFORE_NOISE_SEED = 4 * SEED_BYTES
@@ -33,6 +35,11 @@ _LONG = 1 << 17
 """Coordinates from which on processes that encode are worth their start."""
 ClientUpdate: TypeAlias = Callable[[int], Tensors | None]
 """A client's update by its number; ``None`` or not finite counts as zeros."""
+
+
+def by_purpose(entropy: AnyEntropy) -> EntropySource:
+    """Return where the bits for each purpose come from."""
+    return entropy if callable(entropy) else lambda _: entropy
 
 
 def spend_nothing() -> None:
@@ -90,7 +97,7 @@ class Aggregate(Protocol):
         round_: Round,
         update: ClientUpdate,
         *,
-        entropy: EntropySource,
+        entropy: AnyEntropy,
         spend: Spend = spend_nothing,
     ) -> RoundResult:
         """Return the sum; `ThresholdError` means that too few are left and nothing was released."""
@@ -101,26 +108,27 @@ def unmasked(
     round_: Round,
     update: ClientUpdate,
     *,
-    entropy: EntropySource,
+    entropy: AnyEntropy,
     spend: Spend = spend_nothing,
 ) -> RoundResult:
     """Sum the survivors' messages without masks: for simulation, and for central noise."""
+    source = by_purpose(entropy)
     require_cohort(plan, round_)
     require_survivors(plan, round_)
     if plan.noise.continuous:
-        return _continuous(plan, round_, update, entropy=entropy, spend=spend)
+        return _continuous(plan, round_, update, entropy=source, spend=spend)
     codec = round_.codec(plan)
     removed = _surplus(plan, codec, round_)
-    kept = {n: _noise_seed(codec, n, entropy) for n in round_.survivors if n not in removed}
+    kept = {n: _noise_seed(codec, n, source) for n in round_.survivors if n not in removed}
     # Noise that would be removed again is not drawn: the sum is the same.
     without = dict.fromkeys(removed)
     with (
-        closing(_messages(codec, update, kept, entropy)) as messages,
-        closing(_messages(codec.without_noise(), update, without, entropy)) as others,
+        closing(_messages(codec, update, kept, source)) as messages,
+        closing(_messages(codec.without_noise(), update, without, source)) as others,
     ):
         total = codec.add(chain(messages, others))
     spend()
-    final = with_central_noise(codec, total, entropy=entropy("server"))
+    final = with_central_noise(codec, total, entropy=source("server"))
     return released(plan, codec, final, round_.survivors)
 
 
@@ -129,7 +137,7 @@ def trusted_sum(
     round_: Round,
     update: ClientUpdate,
     *,
-    entropy: EntropySource,
+    entropy: AnyEntropy,
     spend: Spend = spend_nothing,
 ) -> RoundResult:
     """Sum the survivors' clipped updates and draw the noise of all their shares at once.
@@ -142,16 +150,17 @@ def trusted_sum(
             f'trusted_sum draws the sum of Skellam shares at once, got noise="{plan.noise}"; '
             "use unmasked"
         )
+    source = by_purpose(entropy)
     require_cohort(plan, round_)
     require_survivors(plan, round_)
     codec = round_.codec(plan)
     with closing(
-        _messages(codec.without_noise(), update, dict.fromkeys(round_.survivors), entropy)
+        _messages(codec.without_noise(), update, dict.fromkeys(round_.survivors), source)
     ) as messages:
         total = codec.add(messages)
     spend()
     shares = len(round_.survivors) - len(_surplus(plan, codec, round_))
-    total = codec.add_shares(total, shares, entropy=entropy("server"))
+    total = codec.add_shares(total, shares, entropy=source("server"))
     return released(plan, codec, total, round_.survivors)
 
 
@@ -160,19 +169,20 @@ def secure(
     round_: Round,
     update: ClientUpdate,
     *,
-    entropy: EntropySource,
+    entropy: AnyEntropy,
     spend: Spend = spend_nothing,
 ) -> RoundResult:
     """Run the whole protocol among the members; the server's part sees masked vectors alone."""
     if plan.aggregation is not Servers.ONE:
         raise DomainError("the plan is for two servers; use two_servers, or plan for one server")
+    source = by_purpose(entropy)
     require_cohort(plan, round_)
     codec = round_.codec(plan)
     outcome = secagg.simulation.run(
         parameters(plan, round_, codec),
-        [identity(n, entropy) for n in round_.members],
-        lambda n, phase: replace(message(codec, n, update, phase.noise_seed, entropy), label=b""),
-        entropy=lambda n: entropy(f"protocol/{n}"),
+        [identity(n, source) for n in round_.members],
+        lambda n, phase: replace(message(codec, n, update, phase.noise_seed, source), label=b""),
+        entropy=lambda n: source(f"protocol/{n}"),
         faults=secagg.simulation.FaultScript(
             dropouts={secagg.simulation.Stage.MASKED_INPUT: round_.dropouts}
         ),
@@ -181,7 +191,7 @@ def secure(
     total = replace(outcome.total, label=codec.label)
     if codec.spec.removable:
         total = codec.remove(total, outcome.noise_seeds.values())
-    final = with_central_noise(codec, total, entropy=entropy("server"))
+    final = with_central_noise(codec, total, entropy=source("server"))
     return released(plan, codec, final, outcome.survivors)
 
 
@@ -190,7 +200,7 @@ def non_private(
     round_: Round,
     update: ClientUpdate,
     *,
-    entropy: EntropySource,  # noqa: ARG001  (the interface of all)
+    entropy: AnyEntropy,  # noqa: ARG001  (the interface of all)
     spend: Spend = spend_nothing,
 ) -> RoundResult:
     """Sum the survivors' updates as they are, with no clip and no noise: nothing is private."""
@@ -356,7 +366,7 @@ def adaptive(
     update: ClientUpdate,
     clip: AdaptiveClip,
     *,
-    entropy: EntropySource,
+    entropy: AnyEntropy,
     spend: Spend,
 ) -> tuple[RoundResult, AdaptiveClip]:
     """Return what the round released, in the units of the updates, and the clip of the next one."""

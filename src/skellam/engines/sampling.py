@@ -16,6 +16,7 @@ from skellam import _checks
 from skellam.entropy import Entropy, SeededEntropy
 from skellam.errors import ThresholdError
 from skellam.plan import Plan, Sampling
+from skellam.plan.sizes import min_present
 
 T = TypeVar("T")
 
@@ -38,15 +39,14 @@ def sample(
         case Sampling.ALL:
             return list(clients)
         case Sampling.POISSON | Sampling.SELF:
+            if rate is None:
+                _require_present(plan, len(clients), min_present(plan))
             chance = plan.selection_rate if rate is None else rate
             drawn = bernoulli(len(clients), chance, entropy=entropy)
             return [client for client, taken in zip(clients, drawn, strict=True) if taken]
         case Sampling.FIXED:
-            if rate is None and len(clients) < plan.population_size:
-                raise ThresholdError(
-                    f"{len(clients)} clients are there; a cohort of fixed size is accounted for a "
-                    f"population of {plan.population_size}"
-                )
+            if rate is None:
+                _require_present(plan, len(clients), plan.population_size)
             first = shuffled(len(clients), entropy)[: plan.cohort]
             return [clients[i] for i in sorted(first.tolist())]
         case Sampling.CYCLIC:
@@ -55,6 +55,15 @@ def sample(
             return [clients[i] for i in asked.tolist()]
         case _ as never:
             assert_never(never)
+
+
+def _require_present(plan: Plan, clients: int, needed: int) -> None:
+    """Raise unless there are as many clients as the accounting of random cohorts counts on."""
+    if clients < needed:
+        raise ThresholdError(
+            f"{clients} clients are there; the plan is accounted for a population of "
+            f"{plan.population_size} of whom {needed} must be; plan for fewer, or for dropouts"
+        )
 
 
 def deal(clients: int, groups: int, *, seed: bytes) -> NDArray[np.intp]:

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from skellam.codec import Codec
 from skellam.engines import local
-from skellam.engines.local import ClientUpdate, EntropySource, Round, RoundResult, Spend
+from skellam.engines.local import AnyEntropy, ClientUpdate, EntropySource, Round, RoundResult, Spend
 from skellam.errors import DomainError
 from skellam.plan import CalibratedPlan, Noise, Servers
 from skellam.twoserver import RunConstants, simulation
@@ -70,7 +70,7 @@ def two_servers(
     round_: Round,
     update: ClientUpdate,
     *,
-    entropy: EntropySource,
+    entropy: AnyEntropy,
     spend: Spend = local.spend_nothing,
 ) -> RoundResult:
     """Run the whole protocol of leader, helper and clients; each opens what it may see alone.
@@ -81,18 +81,18 @@ def two_servers(
     require_two_servers(plan)
     local.require_cohort(plan, round_)
     local.require_survivors(plan, round_)
-    codec = round_.codec(plan)
+    codec, source = round_.codec(plan), local.by_purpose(entropy)
     run_id = sha256(b"skellam/2/two-servers" + codec.label).digest()
     begun = simulation.begin(
         constants(plan, run_id=run_id, rounds=1),
-        [local.identity(n, entropy) for n in round_.survivors],
-        entropy=entropy("server"),
+        [local.identity(n, source) for n in round_.survivors],
+        entropy=source("server"),
     )
     ended = simulation.run_round(
         begun,
         0,
-        _Vectors(codec, round_.survivors, update, entropy),
-        entropy=entropy("protocol"),
+        _Vectors(codec, round_.survivors, update, source),
+        entropy=source("protocol"),
         round_input=round_.model,
         label=codec.label,
         before_job=spend,

@@ -11,12 +11,15 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import struct
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from mmap import mmap
 from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from socket import SO_SNDTIMEO, SOL_SOCKET, socket
 from subprocess import DEVNULL, Popen
 from typing import Any, TypeAlias
 
@@ -31,6 +34,8 @@ from skellam.vectors import Residues, residue_dtype
 
 MAX_PROCESSES = 4
 """Processes that one round asks for, at most: each has buffers of its own."""
+PATIENCE = 60.0
+"""Seconds in which a process that has work must compute or answer: a stopped one does neither."""
 _COMMAND = (
     "import sys; sys.path[:] = sys.argv[3:]; "
     "from skellam.engines.workers import serve; serve(*map(int, sys.argv[1:3]))"
@@ -54,15 +59,19 @@ def encode(codec: Codec, jobs: Iterable[Job], *, processes: int) -> Generator[Re
     """Yield the messages of ``jobs`` in their order, with noise of the operating system's entropy.
 
     Each job is taken, and its vector copied, in the caller's thread. A message lies in memory that
-    the next one may overwrite. `WorkerError` means that a process has ended before its time.
+    the next one may overwrite. What no process could be started for is encoded in this one.
+    `WorkerError` means that a process has ended before its time, or that it was stopped.
     """
     busy: deque[_Worker] = deque()
     try:
         for vector, seed in jobs:
-            if len(busy) == processes:
+            while len(busy) == processes or ((worker := _rested()) is None and busy):
                 yield from _finish(busy, codec)
-            busy.append(_rested())
-            busy[-1].begin(codec, vector, seed)
+            if worker is None:
+                yield _encoded(codec, None if vector is None else codec.vector(vector), seed)
+            else:
+                busy.append(worker)
+                worker.begin(codec, vector, seed)
         while busy:
             yield from _finish(busy, codec)
     finally:
@@ -71,32 +80,44 @@ def encode(codec: Codec, jobs: Iterable[Job], *, processes: int) -> Generator[Re
 
 
 def serve(line: int, memory: int) -> None:
-    """Encode for the process at the other end of ``line`` until it closes that."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which that process is sent as well
-    entropy, shared = SystemEntropy(), np.empty(0, dtype=np.uint8)
-    with Connection(line) as requests, suppress(EOFError):
+    """Encode for the process at the other end of ``line`` until it closes that, or is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    shared = np.empty(0, dtype=np.uint8)
+    with Connection(line) as requests, suppress(EOFError, ConnectionError):
+        requests.send(None)
         while True:
             codec, kernels, size, kind, seed = requests.recv()
             os.environ[VARIABLE] = kernels
             if size > len(shared):
                 shared = _shared(memory, size)
-            if kind is None:
-                message = codec.encode_zeros(entropy=entropy, noise_seed=seed)
-            else:
-                vector = shared.view(kind)[: codec.spec.dimension]
-                message = codec.encode_or_zeros(vector, entropy=entropy, noise_seed=seed)
+            message = _encoded(codec, _vector(codec, shared, kind), seed)
             shared[: message.values.nbytes] = message.values.view(np.uint8)
             requests.send(None)
+
+
+def _encoded(codec: Codec, vector: NDArray[Any] | None, seed: bytes | None) -> Residues:
+    entropy = SystemEntropy()
+    if vector is None:
+        return codec.encode_zeros(entropy=entropy, noise_seed=seed)
+    return codec.encode_or_zeros(vector, entropy=entropy, noise_seed=seed)
+
+
+def _vector(codec: Codec, shared: NDArray[Any], kind: str | None) -> NDArray[Any] | None:
+    return None if kind is None else shared.view(kind)[: codec.spec.dimension]
 
 
 class _Worker:
     """A process that encodes one vector at a time."""
 
     def __init__(self) -> None:
-        self._memory = os.memfd_create("skellam")
         self._shared = np.empty(0, dtype=np.uint8)
-        self._line, theirs = Pipe()
-        with theirs:
+        self._ready = False
+        self._job: tuple[str | None, bytes | None] = (None, None)
+        with ExitStack() as failing:
+            self._memory = os.memfd_create("skellam")
+            failing.callback(os.close, self._memory)
+            self._line, theirs = map(failing.enter_context, Pipe())
+            _limit_sending(self._line)
             handed = (theirs.fileno(), self._memory)
             self._process = Popen(  # noqa: S603  (ourselves)
                 [sys.executable, "-c", _COMMAND, *map(str, handed), *sys.path],
@@ -104,7 +125,10 @@ class _Worker:
                 stdin=DEVNULL,
                 stdout=DEVNULL,
                 env=os.environ | _ALONE,
+                process_group=0,  # what a terminal sends is for the caller alone
             )
+            theirs.close()
+            failing.pop_all()
 
     @property
     def alive(self) -> bool:
@@ -122,20 +146,46 @@ class _Worker:
         self._shared[: vector.nbytes].view(vector.dtype)[:] = vector
         kind = None if x is None else vector.dtype.str
         kernels = os.environ.get(VARIABLE, "")
+        self._job = (kind, seed)
         try:
             self._line.send((codec, kernels, len(self._shared), kind, seed))
         except OSError as error:
-            raise self._failed() from error
+            if self._ready:
+                raise self._failed(error) from error
 
     def message(self, codec: Codec) -> Residues:
         """Return what became of the vector."""
+        if not self._ready and not self._started():
+            kind, seed = self._job
+            self._process.kill()
+            return _encoded(codec, _vector(codec, self._shared, kind), seed)
         try:
-            self._line.recv()
+            self._wait()
         except (EOFError, OSError) as error:
-            raise self._failed() from error
-        kind = residue_dtype(codec.spec.bits)
-        values = self._shared.view(kind)[: codec.spec.message_len]
+            raise self._failed(error) from error
+        values = self._shared.view(residue_dtype(codec.spec.bits))[: codec.spec.message_len]
         return codec.message(values, replayable=False)
+
+    def _started(self) -> bool:
+        """Return whether the process has begun to serve; if not, it has not touched the vector."""
+        with suppress(EOFError, OSError):
+            self._wait()
+            self._ready = True
+        return self._ready
+
+    def _wait(self) -> None:
+        """Wait for the next answer while the process computes."""
+        before = None
+        while not self._line.poll(PATIENCE):
+            if (now := self._computed()) == before:
+                raise TimeoutError
+            before = now
+        self._line.recv()
+
+    def _computed(self) -> list[bytes]:
+        """Return how long the process has computed, in ticks of the kernel."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_bytes()
+        return stat.rpartition(b")")[2].split()[11:13]
 
     def end(self) -> None:
         """End the process, whatever it is doing."""
@@ -150,23 +200,37 @@ class _Worker:
         self._process.returncode = 0
         os.close(self._memory)
 
-    def _failed(self) -> WorkerError:
+    def _failed(self, error: Exception) -> WorkerError:
+        happened = (
+            f"has not computed for {PATIENCE:g} seconds, as if it were stopped"
+            if isinstance(error, (TimeoutError, BlockingIOError))
+            else f"ended with status {self._process.wait()} (-9: memory may be short)"
+        )
         return WorkerError(
-            f"a process that encodes clients' updates ended with status {self._process.wait()} "
-            "(-9: memory may be short); nothing was released, so the round can be run again"
+            f"a process that encodes clients' updates {happened}; "
+            "nothing was released, so the round can be run again"
         )
 
 
 _idle: list[_Worker] = []
 
 
-def _rested() -> _Worker:
-    """Return a process that waits for work, or a new one."""
+def _rested() -> _Worker | None:
+    """Return a process that waits for work, or a new one, or none where none can be started."""
     with suppress(IndexError):
         while not (worker := _idle.pop()).alive:
             worker.end()
         return worker
-    return _Worker()
+    with suppress(OSError):
+        return _Worker()
+    return None
+
+
+def _limit_sending(line: Connection) -> None:
+    """Let a send fail that takes nothing for `PATIENCE`: a stopped process reads nothing."""
+    limit = struct.pack("ll", int(PATIENCE), int(PATIENCE % 1 * 1e6))
+    with socket(fileno=os.dup(line.fileno())) as connected:
+        connected.setsockopt(SOL_SOCKET, SO_SNDTIMEO, limit)
 
 
 def _finish(busy: deque[_Worker], codec: Codec) -> Generator[Residues]:

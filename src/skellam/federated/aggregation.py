@@ -108,7 +108,8 @@ class Aggregation:
     """A way to run rounds, and who drops out of them.
 
     ``dropout`` is the chance of every client to drop out, or a script: the clients that drop out in
-    each round.
+    each round. It is itself a `local.Aggregate`, which draws the dropouts where a round names none:
+    what `train` takes as ``aggregate=``, analytics and audits take too.
     """
 
     run: local.Aggregate
@@ -118,6 +119,22 @@ class Aggregation:
     def __post_init__(self) -> None:
         if not isinstance(self.dropout, Mapping):
             _checks.between("dropout", self.dropout, 0, 1)
+
+    def __call__(
+        self,
+        plan: CalibratedPlan,
+        round_: local.Round,
+        update: local.ClientUpdate,
+        *,
+        entropy: local.AnyEntropy,
+        spend: local.Spend = local.spend_nothing,
+    ) -> local.RoundResult:
+        """Run one round."""
+        if not round_.dropouts:
+            drawn = local.by_purpose(entropy)("dropout")
+            dropouts = self.dropouts(round_.number, round_.members, entropy=drawn)
+            round_ = replace(round_, dropouts=dropouts)
+        return self.run(plan, round_, update, entropy=entropy, spend=spend)
 
     def dropouts(
         self, number: int, members: tuple[int, ...], *, entropy: Entropy

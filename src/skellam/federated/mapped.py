@@ -87,7 +87,7 @@ class MappedTraining:
 
     def _groups(self, clients: Sequence[Sequence[Batch]]) -> Iterator[list[int]]:
         """Yield the clients that share an optimiser: all; or, where it has state, in step."""
-        if _plain_rate(self._optimizer) is not None:
+        if _sgd_rate(self._optimizer) is not None:
             yield [*range(len(clients))]
             return
         alike = defaultdict(list)
@@ -125,7 +125,7 @@ class MappedTraining:
         }
 
     def _stepper(self, weights: Stacked, factor: float) -> Stepper:
-        rate = _plain_rate(self._optimizer)
+        rate = _sgd_rate(self._optimizer)
         if rate is not None:
             return lambda rows, gradients: _descend(weights, rows, gradients, rate * factor)
         parameters = {name: nn.Parameter(weight) for name, weight in weights.items()}
@@ -148,7 +148,7 @@ def can_be_mapped(model: nn.Module, optimizer: Callable[[list[nn.Parameter]], An
         return False
     if any(isinstance(each, _RANDOM) and _draws(each) for each in model.modules()):
         return False
-    if _plain_rate(optimizer) is not None:
+    if _sgd_rate(optimizer) is not None:
         return True
     return type(optimizer([nn.Parameter(torch.zeros(1))])) in _LINEAR
 
@@ -164,19 +164,19 @@ def _draws(module: nn.Module) -> bool:
     return not isinstance(module, _DropoutNd) or module.p > 0
 
 
-def _plain_rate(optimizer: Callable[..., Any]) -> float | None:
+def _sgd_rate(optimizer: Callable[..., Any]) -> float | None:
     """Return the learning rate of `fl.sgd`, which has no state."""
     return getattr(optimizer, "learning_rate", None)
 
 
 @torch.no_grad()
-def _descend(weights: Stacked, rows: list[int], gradients: Stacked, rate: float) -> None:
+def _descend(weights: Stacked, rows: list[int], gradients: Stacked, learning_rate: float) -> None:
     for name, gradient in gradients.items():
         if len(rows) == len(weights[name]):
-            weights[name].sub_(gradient, alpha=rate)
+            weights[name].sub_(gradient, alpha=learning_rate)
         else:
             weights[name].index_add_(
-                0, torch.tensor(rows, device=gradient.device), gradient, alpha=-rate
+                0, torch.tensor(rows, device=gradient.device), gradient, alpha=-learning_rate
             )
 
 

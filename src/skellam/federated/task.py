@@ -24,8 +24,14 @@ from skellam.entropy import Entropy
 from skellam.errors import DataError, DomainError
 from skellam.federated import modules
 from skellam.federated.aggregation import Vector
-from skellam.federated.batches import MEASURED_AT_ONCE, TrainingBatches, head, one_pass, public
-from skellam.federated.data.examples import as_clients
+from skellam.federated.data.examples import (
+    MEASURED_AT_ONCE,
+    TrainingBatches,
+    as_clients,
+    head,
+    one_pass,
+    public,
+)
 from skellam.federated.history import Record
 from skellam.federated.mapped import MappedTraining, agree, can_be_mapped
 

@@ -31,7 +31,14 @@ from skellam.accounting.ledger import Head, Ledger
 from skellam.engines.local import Round, RoundResult, adaptive, require_cohort
 from skellam.engines.sampling import bernoulli
 from skellam.entropy import Entropy, random_bytes
-from skellam.errors import BudgetError, DataError, DomainError, ThresholdError, TrainingError
+from skellam.errors import (
+    BudgetError,
+    DataError,
+    DomainError,
+    KindError,
+    ThresholdError,
+    TrainingError,
+)
 from skellam.federated.aggregation import Aggregation, ServerOptimiser, ServerState, Vector, fedavg
 from skellam.federated.history import Checkpoint, Folder, Header, History, Record, Stop
 from skellam.federated.monitoring import Watch, events
@@ -153,6 +160,10 @@ class _Setup:
             raise DomainError(
                 f"the plan's dimension must be {self.task.dimension}, the model's number of "
                 f"trained parameters, got {self.plan.dimension}; use dimension=task.dimension"
+            )
+        if not isinstance(self.aggregate, Aggregation):
+            raise KindError(
+                f"aggregate must be an Aggregation such as fl.secure(), got {self.aggregate!r}"
             )
         self.aggregate.require(self.plan, self.clip)
 

@@ -1,8 +1,18 @@
-"""The closed sets that a plan chooses from."""
+"""The closed sets that a plan chooses from, and plans as JSON: versioned, canonical, strict."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import fields
 from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from skellam.errors import DataError, DomainError, KindError
+
+if TYPE_CHECKING:
+    from skellam.plan.plan import CalibratedPlan, Plan
 
 
 class Sampling(StrEnum):
@@ -101,3 +111,84 @@ class Signal(StrEnum):
     """All clients agree: the norm of the sum grows with the cohort. The worst case."""
     INDEPENDENT = "independent"
     """Directions are independent: the norm of the sum grows with the root of the cohort."""
+
+
+VERSION: Final = 2
+_KIND: Final = "skellam-plan"
+
+
+def to_json(plan: Plan) -> str:
+    """Return canonical JSON: sorted keys, shortest floats that read back the same."""
+    from skellam.plan.plan import CHOSEN, CalibratedPlan, Plan
+
+    record: dict[str, Any] = {_KIND: VERSION}
+    if isinstance(plan, CalibratedPlan):
+        own = {f.name for f in fields(CalibratedPlan)} - {f.name for f in fields(Plan)}
+        record["request"] = _values(plan.request, {f.name for f in fields(Plan)})
+        record["chosen"] = _values(plan, (own | CHOSEN) - {"request"})
+    else:
+        record["request"] = _values(plan, {f.name for f in fields(Plan)})
+    return json.dumps(record, sort_keys=True, indent=1, allow_nan=False)
+
+
+def from_json(text: str) -> Plan | CalibratedPlan:
+    """Return the plan that ``text`` holds."""
+    from skellam.plan.plan import CalibratedPlan, Plan
+
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"the plan is no JSON, perhaps truncated: {error}") from error
+    version = record.get(_KIND) if isinstance(record, dict) else None
+    if version == 1:
+        raise DataError(
+            "the plan is of version 1, whose guarantees did not all hold; plan again with this one"
+        )
+    if version != VERSION or not record.keys() <= {_KIND, "request", "chosen"}:
+        raise DataError(f"the JSON is no skellam plan of version {VERSION}")
+    request: Plan = _built(Plan, record.get("request"))
+    if "chosen" not in record:
+        return request
+    asked = {f.name: getattr(request, f.name) for f in fields(Plan)}
+    chosen = record["chosen"]
+    if not isinstance(chosen, dict) or "request" in chosen:
+        raise DataError("what the planner chose is damaged; plan again")
+    made: CalibratedPlan = _built(CalibratedPlan, {**asked, **chosen, "request": request})
+    return made
+
+
+def read(path: Path) -> str:
+    """Return a file's text, or raise `DataError`."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the plan {path}: {error}") from error
+
+
+def write(path: Path, plan: Plan) -> None:
+    """Write a plan to a file, or raise `DataError`."""
+    try:
+        path.write_text(to_json(plan) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write the plan {path}: {error}") from error
+
+
+def digest(plan: Plan) -> bytes:
+    """Return SHA-256 of the canonical JSON."""
+    return hashlib.sha256(to_json(plan).encode()).digest()
+
+
+def _values(plan: Plan, names: set[str]) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in names}
+
+
+def _built(kind: type[Any], record: object) -> Any:  # noqa: ANN401  (one of two kinds)
+    names = {f.name for f in fields(kind)}
+    if not isinstance(record, dict) or not record.keys() <= names:
+        raise DataError(f"the plan has fields that no {kind.__name__} has")
+    try:
+        return kind(**record)
+    except KindError as error:
+        raise DataError(f"the plan holds a value of a wrong type: {error}") from error
+    except TypeError as error:
+        raise DomainError(f"the plan is incomplete: {error}") from error

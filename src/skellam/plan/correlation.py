@@ -70,7 +70,7 @@ class CorrelatedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RingLoad:
+class RingSignal:
     """The sums that the ring has to hold beside noise, per coordinate.
 
     ``signal`` is the deviation of a coordinate of the sum of all clients' vectors, in units of the
@@ -108,7 +108,7 @@ class BandChoice:
 def best_band(
     run: CorrelatedRun,
     *,
-    ring: RingLoad | None = None,
+    ring: RingSignal | None = None,
     max_coefficient: int = 8,
     max_band: int | None = None,
     independent_noises: int = 1,
@@ -143,16 +143,16 @@ def chosen(
     run: CorrelatedRun,
     band: tuple[int, ...],
     *,
-    ring: RingLoad | None = None,
+    ring: RingSignal | None = None,
     independent_noises: int = 1,
 ) -> BandChoice:
     """Return what a given ``band`` is worth in ``run``, compared as in `best_band`."""
     return _choice(run, bands.require_band(band), ring, independent_noises)
 
 
-def closed_form(length: int, leading: int) -> tuple[int, ...]:
-    """Return ``leading * binom(2j, j) / 4^j``, rounded, for j below ``length``, without zeros."""
-    exact = np.cumprod([float(leading), *((2 * j - 1) / (2 * j) for j in range(1, length))])
+def closed_form(width: int, leading: int) -> tuple[int, ...]:
+    """Return ``leading * binom(2j, j) / 4^j``, rounded, for j below ``width``, without zeros."""
+    exact = np.cumprod([float(leading), *((2 * j - 1) / (2 * j) for j in range(1, width))])
     rounded = [leading, *(min(leading - 1, math.floor(x + 0.5)) for x in exact[1:])]
     return reduced(tuple(c for c in rounded if c))
 
@@ -199,7 +199,7 @@ def ring_bits(
 
 
 def _choice(
-    run: CorrelatedRun, band: tuple[int, ...], ring: RingLoad | None, independent_noises: int
+    run: CorrelatedRun, band: tuple[int, ...], ring: RingSignal | None, independent_noises: int
 ) -> BandChoice:
     noises = independent_noises if band == (1,) else run.noises
     independent = _error(run, (1,), ring, run.rounds, independent_noises)
@@ -216,7 +216,7 @@ def _gain(independent: float, error: float) -> float:
 
 
 def _error(
-    run: CorrelatedRun, band: tuple[int, ...], ring: RingLoad | None, rounds: int, noises: int
+    run: CorrelatedRun, band: tuple[int, ...], ring: RingSignal | None, rounds: int, noises: int
 ) -> tuple[float, float]:
     """Return the variance of the model's noise, mean over rounds and last round."""
     noise = bands.model_variances(band, rounds=rounds, momentum=run.momentum)
@@ -231,7 +231,7 @@ def _error(
     return float(total.mean()), float(total[-1])
 
 
-def _scale(run: CorrelatedRun, band: tuple[int, ...], ring: RingLoad, noises: int) -> float:
+def _scale(run: CorrelatedRun, band: tuple[int, ...], ring: RingSignal, noises: int) -> float:
     """Return the largest scale at which nothing wraps, 0 if there is none."""
     allowed = _ring_variance_limit(ring.bits, WRAP_CHANCE / run.rounds / ring.coordinates)
     per_unit = ring_variance(

@@ -184,7 +184,7 @@ def _why_rounding(rounding: Rounding) -> str:
         return "the vectors are integers already, and stay unrotated"
     if rounding is Rounding.UNBIASED:
         return "the accounting covers its randomness: no norm inflation, no bias"
-    return "the accounting pays for the largest norm that it can give"
+    return "the accounting takes the largest norm that it can give"
 
 
 def _why_kept(plan: CalibratedPlan) -> str:

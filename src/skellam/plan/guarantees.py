@@ -165,7 +165,9 @@ def public_mechanism(plan: CalibratedPlan) -> accounting.Mechanism:
         mechanism = replace(mechanism, distance=distance)
     match plan.sampling:
         case Sampling.POISSON if plan.public_sizes:
-            return accounting.SampledKnownSize(mechanism, plan.rate, plan.population_size)
+            return _known_size(plan, mechanism)
+        case Sampling.FIXED if sizes.expected_dropout(plan):
+            return _known_size(plan, mechanism)
         case Sampling.POISSON | Sampling.SELF:
             decided = sizes.deciding_chance(plan, plan.min_cohort)
             mechanism = replace(mechanism, rare=min(1.0, mechanism.rare + decided))
@@ -178,6 +180,14 @@ def public_mechanism(plan: CalibratedPlan) -> accounting.Mechanism:
             return mechanism
         case _ as never:
             assert_never(never)
+
+
+def _known_size(plan: CalibratedPlan, mechanism: accounting.NoiseMechanism) -> accounting.Mechanism:
+    population, run_chance = sizes.known_size(plan)
+    rare = min(1.0, mechanism.rare + sizes.rare_absence(plan))
+    return accounting.SampledKnownSize(
+        replace(mechanism, rare=rare), plan.rate, population, run_chance
+    )
 
 
 def _sampled(
@@ -356,7 +366,8 @@ def _assumptions(
         if plan.colluding:
             lines.append(
                 f"at most {plan.colluding:.3g} of the population work for the server, and cohorts "
-                "are drawn at random: a server that picks them may crowd colluders into one"
+                "are drawn at random among clients of whom these answer no more often than "
+                "others: a server that picks cohorts may crowd colluders into one"
             )
     else:
         lines.append("the server adds the noise, and is trusted with the sum and with the noise")
@@ -386,22 +397,21 @@ def _who_takes_part(
     capped = f"a client's data enters at most {rounds}, which training and Flower enforce"
     if mean:
         capped = f"the client takes part in at most {rounds}, the mean; others do more often"
+    leaves = (
+        "each client drops out, before or after it is counted, with a chance of at most "
+        f"{sizes.expected_dropout(plan):.3g}, independently of its data; "
+        "skipped and aborted rounds are public"
+    )
     match plan.sampling:
         case Sampling.CYCLIC | Sampling.ALL:
             return (capped,)
         case _ if audience is not Audience.PUBLIC:
             return (capped, "this audience knows who takes part in each round")
         case Sampling.POISSON if plan.public_sizes:
-            return ("cohorts are Poisson samples whose members, not sizes, stay secret",)
+            return ("cohorts are Poisson samples whose members, not sizes, stay secret", leaves)
         case Sampling.POISSON | Sampling.SELF:
-            leaves = (
-                f"each client drops out with a chance of at most {sizes.expected_dropout(plan):.3g}"
-            )
-            return (
-                "cohorts are Poisson samples; their members and sizes stay secret",
-                f"{leaves}, independently of its data; skipped and aborted rounds are public",
-            )
+            return ("cohorts are Poisson samples; their members and sizes stay secret", leaves)
         case Sampling.FIXED:
-            return ("cohorts are uniform samples of fixed size whose members stay secret",)
+            return ("cohorts are uniform samples of fixed size whose members stay secret", leaves)
         case _ as never:
             assert_never(never)

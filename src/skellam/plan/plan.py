@@ -17,7 +17,7 @@ from skellam.accounting.guarantee import Audience, Guarantee
 from skellam.codec import Codec, CodecSpec, WrapEstimate
 from skellam.cohorts import Tolerance, exact_share
 from skellam.errors import DataError, DomainError, KindError, ThresholdError
-from skellam.plan import clipping, guarantees, integers, planner, records, sizes
+from skellam.plan import choices, clipping, guarantees, integers, planner, sizes
 from skellam.plan.choices import Accountant, Noise, NoiseBy, Rounding, Sampling, Servers, Signal
 from skellam.plan.signal_model import PredictedError, SignalModel, predicted_error, wrap_probability
 
@@ -65,8 +65,8 @@ class Plan:
     dropout: float = 0.0
     """Share of a cohort that may drop out without harm to the guarantee."""
     expected_dropout: float | None = None
-    """Chance, at most, that a client really drops out; half of ``dropout`` unless given, and 0.5
-    with two servers. What an aborted round shows of its size is accounted for by it."""
+    """Chance, at most, that a client really drops out, or never answers; half of ``dropout`` unless
+    given, and 0.5 with two servers. What skipped or aborted rounds show is accounted for by it."""
     colluding: float = 0.0
     """Share of the population whose noise the server may know."""
     accountant: Accountant = Accountant.BEST
@@ -156,26 +156,26 @@ class Plan:
 
     def to_json(self) -> str:
         """Return the plan as JSON that `from_json` reads."""
-        return records.to_json(self)
+        return choices.to_json(self)
 
     @staticmethod
     def from_json(text: str) -> Plan | CalibratedPlan:
         """Return the plan that `to_json` wrote; anything else raises."""
-        return records.from_json(text)
+        return choices.from_json(text)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file."""
-        records.write(Path(path), self)
+        choices.write(Path(path), self)
 
     @staticmethod
     def load(path: str | Path) -> Plan | CalibratedPlan:
         """Read a plan from a file."""
-        return records.from_json(records.read(Path(path)))
+        return choices.from_json(choices.read(Path(path)))
 
     @property
     def digest(self) -> bytes:
         """SHA-256 of the canonical JSON: what clients sign and bind their masks to."""
-        return records.digest(self)
+        return choices.digest(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,12 +375,12 @@ class CalibratedPlan(Plan):
     @staticmethod
     def from_json(text: str) -> CalibratedPlan:
         """Return the calibrated plan that `to_json` wrote; anything else raises."""
-        return _require_calibrated(records.from_json(text))
+        return _require_calibrated(choices.from_json(text))
 
     @staticmethod
     def load(path: str | Path) -> CalibratedPlan:
         """Read a calibrated plan from a file."""
-        return _require_calibrated(records.from_json(records.read(Path(path))))
+        return _require_calibrated(choices.from_json(choices.read(Path(path))))
 
     # The reverse questions.
 

@@ -15,13 +15,24 @@ Where neither the smallest size nor a step of the tolerated number of dropouts l
 m + 1, r' is r. At m = min_cohort - 1 the client decides whether the round runs: r' is 1, of weight
 ``r P(m)``, charged to delta (`deciding_chance`). At a step, from D to D + 1 tolerated dropouts,
 ``a1 / a0 = 1 + P(X = D + 1) / P(X <= D)`` for X dropouts among the others, which grows with their
-chance to drop out; so r'(m) is taken at ``expected_dropout``, the largest chance, and the weight at
-P(m), for a client that never drops out itself. Clients drop out independently of each other and of
-their data.
+chance to drop out; so r'(m) is taken at ``expected_dropout``, the largest chance, for a client that
+never drops out itself. Clients drop out independently of each other and of their data.
+
+They may drop out before they are counted too: then m is a sum of independent draws at rates
+between ``low = r (1 - expected_dropout)`` and r. Its law is unimodal and nowhere above
+``exp(-v) I_0(v)``, v its variance at least (the mean of the characteristic function's absolute
+value), so steps that are s apart have at most the weight ``1/s + exp(-v) I_0(v)`` together, and
+those up to m at most ``P(Bin(N - 1, low) <= m)``. Both are over the chance that a round runs.
 
 With two servers a round runs if at least ``min_cohort`` messages come, whoever drops out. Then the
-others are those whose message came: at rates of at most r each, and r' is at most r but at
-m = min_cohort - 1, which has a chance of at most P(Bin(N - 1, r (1 - expected_dropout)) <= m).
+others are those whose message came, and r' is at most r but at m = min_cohort - 1.
+
+**Sizes that are no secret** (`known_size`). Tell the attacker who would drop out if it were drawn.
+The H others are a Poisson sample at rate r, and given their number, which is all that decides
+whether the round runs, a uniform one (Result D). The fewer they are, the more their share varies,
+so H is taken at a rare low value; and of all events of the chance that a round runs, that of the
+largest shares costs most. A uniform sample of a fixed size has shares that vary less (Hoeffding
+1963, theorem 4).
 
 **How often.** A client's data enters at most ``participations`` rounds; beyond them it sends zeros
 with its noise. Where cohorts are random the plan's number is one that a client exceeds with a
@@ -32,6 +43,7 @@ delta (`stop_distance`, a total variation).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -116,11 +128,8 @@ def min_planned(plan: Plan) -> int:
     match plan.sampling:
         case Sampling.POISSON | Sampling.SELF:
             rounds = plan.rounds * plan.selection_rate
-            return _binomial_floor(
-                plan.population_size - 1,
-                _arrival_rate(plan),
-                min(2.0**-20, _DELTA_SHARE * (plan.target_delta or _DELTA) / rounds),
-            )
+            chance = min(2.0**-20, _DELTA_SHARE * (plan.target_delta or _DELTA) / rounds)
+            return max(1, _binomial_floor(plan.population_size - 1, _arrival_rate(plan), chance))
         case _ if plan.aggregation is Servers.TWO:
             return min(2, plan.cohort)
         case Sampling.FIXED | Sampling.ALL:
@@ -150,13 +159,23 @@ def expected_dropout(plan: Plan) -> float:
 
 
 def _arrival_rate(plan: Plan) -> float:
-    """Return the chance that a client is counted in the size by which a round runs or is skipped.
+    """Return the chance, at least, that a client is in the size by which a round is skipped."""
+    return plan.selection_rate * (1 - expected_dropout(plan))
 
-    With two servers those are counted whose message came, with one those who were invited.
-    """
-    if plan.aggregation is Servers.TWO:
-        return plan.selection_rate * (1 - expected_dropout(plan))
-    return plan.selection_rate
+
+def min_present(plan: Plan) -> int:
+    """Return how many of the population do not drop out of a round, but with `rare_absence`."""
+    dropout, count = expected_dropout(plan), plan.population_size
+    return count if not dropout else 1 + _binomial_floor(count - 1, 1 - dropout, _rare(plan))
+
+
+def rare_absence(plan: Plan) -> float:
+    """Return the chance that fewer than `min_present` clients would answer."""
+    return _rare(plan) if expected_dropout(plan) else 0.0
+
+
+def _rare(plan: Plan) -> float:
+    return min(2.0**-20, _DELTA_SHARE * (plan.target_delta or _DELTA) / plan.rounds)
 
 
 def min_survivors(plan: CalibratedPlan, cohort: int) -> int:
@@ -274,27 +293,50 @@ def run_rates(plan: CalibratedPlan) -> tuple[tuple[float, float], ...]:
 
     The weights sum to 1; that a client decides whether it runs is charged by `deciding_chance`.
     """
+    if plan.aggregation is Servers.TWO or not plan.tolerance.dropout:
+        return ((1.0, plan.selection_rate),)
     return _run_rates(
-        plan.population_size, plan.selection_rate, plan.min_cohort, plan.tolerance, _dropout(plan)
+        plan.population_size - 1,
+        plan.selection_rate,
+        plan.min_cohort,
+        plan.tolerance,
+        expected_dropout(plan),
     )
 
 
-def _dropout(plan: Plan) -> float:
-    """Return the largest chance to drop out after a client was counted; none with two servers."""
-    return 0.0 if plan.aggregation is Servers.TWO else expected_dropout(plan)
+def run_chance(plan: Plan, min_cohort: int) -> float:
+    """Return a lower bound on the chance that a round runs, whoever of the others drops out.
+
+    A round runs the more likely the more clients stay and the fewer drop out after they were
+    counted, so at worst all of them drop out then, with the largest chance, and none before.
+    """
+    return _run_chance(
+        plan.population_size - 1 if plan.sampling.secret else plan.cohort,
+        plan.selection_rate if plan.sampling.secret else 1.0,
+        min_cohort,
+        None if plan.aggregation is Servers.TWO else plan.tolerance,
+        expected_dropout(plan),
+    )
 
 
 @lru_cache(maxsize=256)
-def run_chance(
-    population: int, rate: float, min_cohort: int, tolerance: Tolerance, dropout: float
+def _run_chance(
+    count: int, rate: float, min_cohort: int, tolerance: Tolerance | None, dropout: float
 ) -> float:
-    """Return a lower bound on the chance that a round runs, whoever of the others drops out."""
     from scipy.special import bdtr
 
-    sizes, chances = _likely_sizes(population - 1, rate)
-    a, b = tolerance.dropout.numerator, tolerance.dropout.denominator
-    runs = np.where(sizes >= min_cohort, bdtr(sizes * a // b, sizes, dropout), 0.0)
+    sizes, chances = _likely_sizes(count, rate)
+    allowed = sizes - min_cohort
+    if tolerance is not None:
+        a, b = tolerance.dropout.numerator, tolerance.dropout.denominator
+        allowed = np.minimum(allowed, sizes * a // b)
+    runs = np.where(allowed >= 0, bdtr(np.maximum(allowed, 0), sizes, dropout), 0.0)
     return float(chances @ runs) * (1 - 1e-9)
+
+
+def known_size(plan: CalibratedPlan) -> tuple[int, float]:
+    """Return the population and the run chance of cohorts whose size is no secret."""
+    return min_present(plan), run_chance(plan, plan.min_cohort)
 
 
 def deciding_chance(plan: Plan, min_cohort: int) -> float:
@@ -306,38 +348,38 @@ def deciding_chance(plan: Plan, min_cohort: int) -> float:
 
     if not plan.sampling.secret or plan.public_sizes:
         return 0.0
-    # Messages that come number at least Bin(N - 1, arrival rate), whoever drops out less often.
-    law = binom.cdf if plan.aggregation is Servers.TWO else binom.pmf
+    # The others number at least Bin(N - 1, arrival rate), whoever drops out less often.
+    law = binom.cdf if expected_dropout(plan) else binom.pmf
     others = law(min_cohort - 1, plan.population_size - 1, _arrival_rate(plan))
     # Sizes beyond those that `run_rates` looks at are charged here too.
     decides = plan.selection_rate * float(others) * (1 + 1e-9) + _UNLIKELY
-    runs = run_chance(
-        plan.population_size, _arrival_rate(plan), min_cohort, plan.tolerance, _dropout(plan)
-    )
+    runs = run_chance(plan, min_cohort)
     return min(1.0, decides / runs) if runs > 0 else 1.0
 
 
 @lru_cache(maxsize=256)
 def _run_rates(
-    population: int, rate: float, min_cohort: int, tolerance: Tolerance, dropout: float
+    count: int, rate: float, min_cohort: int, tolerance: Tolerance, dropout: float
 ) -> tuple[tuple[float, float], ...]:
-    from scipy.special import bdtr
+    from scipy.special import bdtr, ive
+    from scipy.stats import binom
 
-    sizes, chances = _likely_sizes(population - 1, rate)
-    runs = sizes >= min_cohort
-    sizes, chances = sizes[runs], chances[runs]
+    sizes, _ = _likely_sizes(count, rate)
     a, b = tolerance.dropout.numerator, tolerance.dropout.denominator
-    without, with_client = sizes * a // b, (sizes + 1) * a // b
-    ratio = np.where(
-        with_client > without,
-        bdtr(np.minimum(with_client, sizes), sizes, dropout) / bdtr(without, sizes, dropout),
-        1.0,
-    )
-    step = ratio > 1
-    rates = rate * ratio / (rate * ratio + 1 - rate) * (1 + 1e-9)
-    given_run = chances[step] / run_chance(population, rate, min_cohort, tolerance, dropout)
+    sizes = np.arange(min_cohort, sizes[-1] + 1)
+    sizes = sizes[(sizes + 1) * a // b > sizes * a // b]
+    ratio = bdtr(np.minimum((sizes + 1) * a // b, sizes), sizes, dropout)
+    ratio /= bdtr(sizes * a // b, sizes, dropout)
+    rates = np.minimum(1.0, rate * ratio / (rate * ratio + 1 - rate) * (1 + 1e-9))
+    rates = np.maximum.accumulate(rates[::-1])[::-1]
+    low = rate * (1 - dropout)
+    variance = count * min(low * (1 - low), rate * (1 - rate))
+    most = 1 / (b // a) + float(ive(0, variance))
+    below = np.minimum(binom.cdf(sizes, count, low), most) * (1 + 1e-9)
+    runs = _run_chance(count, rate, min_cohort, tolerance, dropout)
+    weights = np.diff(below, prepend=0.0) / max(runs, 1e-300)
     stepped, left = list[tuple[float, float]](), 1.0
-    for weight, highest in _binned(given_run, np.minimum(1.0, rates[step])):
+    for weight, highest in _binned(weights, rates):
         # Bounds on weights may add up to more than 1: the highest rates come first.
         stepped.append((min(weight, left), highest))
         left -= stepped[-1][0]
@@ -362,8 +404,10 @@ def _likely_sizes(count: int, rate: float) -> tuple[NDArray[np.int64], NDArray[n
     """Return the sizes of Bin(count, rate) with nearly all of its mass, and their chances."""
     from scipy.stats import binom
 
-    low, high = (int(f(_UNLIKELY / 4, count, rate)) for f in (binom.ppf, binom.isf))
-    sizes = np.arange(max(0, low - 1), min(count, high + 1) + 1)
+    # Bernstein: beyond t on either side with a chance of at most exp(-t**2 / (2 V + 2 t / 3)).
+    mean, log = count * rate, -math.log(_UNLIKELY / 4)
+    t = log / 3 + math.sqrt((log / 3) ** 2 + 2 * log * mean * (1 - rate))
+    sizes = np.arange(max(0, math.floor(mean - t)), min(count, math.ceil(mean + t)) + 1)
     return sizes, binom.pmf(sizes, count, rate)
 
 
@@ -373,10 +417,8 @@ def _binomial_floor(count: int, rate: float, chance: float) -> int:
 
     if rate >= 1:
         return count
-    size = int(binom.ppf(chance, count, rate))
-    while size > 1 and binom.cdf(size - 1, count, rate) > chance:
-        size -= 1
-    return max(1, size)
+    # SciPy's quantiles of such small chances are wrong at times; its sums are not.
+    return bisect_left(range(count), True, key=lambda k: binom.cdf(k, count, rate) > chance)
 
 
 def _binomial_ceiling(count: int, rate: float, chance: float) -> int:
@@ -385,7 +427,4 @@ def _binomial_ceiling(count: int, rate: float, chance: float) -> int:
 
     if rate >= 1:
         return count
-    size = int(binom.isf(chance, count, rate))
-    while size < count and binom.sf(size, count, rate) > chance:
-        size += 1
-    return max(1, min(size, count))
+    return max(1, bisect_left(range(count), True, key=lambda k: binom.sf(k, count, rate) <= chance))

@@ -8,8 +8,7 @@ PosixPath('runs/digits/report.html')
 from __future__ import annotations
 
 from skellam.report.operator import write_operator
-from skellam.report.page import page, write
-from skellam.report.run import LedgerSummary, Run, read
+from skellam.report.page import LedgerSummary, Run, page, read, write
 
 __all__ = ["LedgerSummary", "Run", "page", "read", "write", "write_operator"]
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TypeAlias
 
-from skellam.report.markup import Markup, join, number, tag
+from markupsafe import Markup
+
+from skellam.report.markup import join, number, tag
 
 _MAX_LOG_TICKS = 7
 

@@ -11,13 +11,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from markupsafe import Markup
+
 from skellam.engines import durable
 from skellam.federated.history import History, read_operator
-from skellam.report import curves
-from skellam.report.markup import NOTHING, Markup, percent, tag
-from skellam.report.page import card, document
-from skellam.report.run import Run, read
-from skellam.report.sections import section, table, warning
+from skellam.report.markup import NOTHING, card, document, percent, section, table, tag, warning
+from skellam.report.page import Run, measure_text, measures, read
 
 Baseline: TypeAlias = str | PathLike[str] | History
 Lines: TypeAlias = dict[int, dict[str, Any]]
@@ -82,8 +81,8 @@ def _comparison(run: Run, baseline: Run) -> Iterator[Markup]:
         return
     ours, theirs = run.measured[-1].as_dict(), baseline.measured[-1].as_dict()
     rows = []
-    for name in curves.measures(run):
-        text = curves.measure_text(name)
+    for name in measures(run):
+        text = measure_text(name)
         for split in ("test", "validation"):
             field = f"{split}_{name}"
             if field in ours and field in theirs:

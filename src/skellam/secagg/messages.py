@@ -57,8 +57,10 @@ from skellam.protocol.wire import (
 )
 from skellam.secagg.graph import Graph, graph
 from skellam.secagg.parameters import RoundParameters
-from skellam.secagg.shamir import SHARE_BYTES
 
+SECRET_BYTES = 32
+SHARE_BYTES = SECRET_BYTES + 2
+"""16 elements of the field of 65537: the low 16 bits of each, then the top bits of all."""
 MAX_SECRETS = 3
 MAX_ENTRY = 256 + MAX_SECRETS * (32 + SHARE_BYTES)
 Encoded = Annotated[tuple[bytes, ...], Many(Blob(MAX_ENTRY))]

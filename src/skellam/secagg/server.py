@@ -36,6 +36,7 @@ from skellam.protocol.wire import (
 from skellam.secagg.channel import SEAL_BYTES, KeyPair, low_order, mask_purpose, self_mask
 from skellam.secagg.messages import (
     MAX_ENTRY,
+    SHARE_BYTES,
     Advertisement,
     Agreement,
     Agreements,
@@ -55,8 +56,13 @@ from skellam.secagg.messages import (
     senders,
 )
 from skellam.secagg.parameters import Phase, Setting
-from skellam.secagg.shamir import SHARE_BYTES
-from skellam.secagg.shares import MASK_KEY, NOISE_SEED, SELF_MASK, Commitments, OpenedShares
+from skellam.secagg.shares import (
+    MASK_KEY,
+    NOISE_SEED,
+    SELF_MASK,
+    Commitments,
+    OpenedShares,
+)
 from skellam.vectors import Residues, residue_dtype
 
 EncodedList = Annotated[bytes, Blob(MAX_ENTRY * MAX_PARTICIPANTS)]

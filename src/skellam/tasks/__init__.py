@@ -16,22 +16,25 @@ from skellam.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from skellam.tasks import models
-    from skellam.tasks.presets import PRESETS, Cell, Preset, preset, sweep
-    from skellam.tasks.splits import Splits
+    from skellam.tasks.preparation import NextToken, Splits, Vocabulary
     from skellam.tasks.tasks import (
+        PRESETS,
+        Cell,
+        Preset,
         digits,
         emnist,
         image_task,
         mnist_writers,
+        preset,
         shakespeare,
         shakespeare_roles,
         stackexchange,
         stackoverflow,
+        sweep,
         text_task,
         unigram_accuracy,
         unipen,
     )
-    from skellam.tasks.text import NextToken, Vocabulary
 
 __all__ = [
     "PRESETS",
@@ -56,9 +59,7 @@ __all__ = [
     "unipen",
 ]
 _HOMES = {
-    **dict.fromkeys(("PRESETS", "Cell", "Preset", "preset", "sweep"), "presets"),
-    **dict.fromkeys(("NextToken", "Vocabulary"), "text"),
-    "Splits": "splits",
+    **dict.fromkeys(("NextToken", "Splits", "Vocabulary"), "preparation"),
     "models": "models",
 }
 

@@ -18,12 +18,17 @@ from numpy.typing import NDArray
 from skellam.errors import DataError, MissingExtraError
 from skellam.federated.data.examples import ClientData, Clients, Examples, T
 from skellam.federated.data.files import Format, leaf, require_format, tff_features
-from skellam.tasks.splits import Location, Source, Splits, divided, from_background, locate
-from skellam.tasks.text import (
+from skellam.tasks.preparation import (
     CHARACTERS,
+    Location,
+    Source,
+    Splits,
     Texts,
     Vocabulary,
+    divided,
+    from_background,
     from_windows,
+    locate,
     next_characters,
     next_words,
 )

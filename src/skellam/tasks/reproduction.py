@@ -24,8 +24,8 @@ from skellam.federated.task import Task
 from skellam.federated.training import train
 from skellam.plan import CalibratedPlan
 from skellam.tasks import tasks
-from skellam.tasks.presets import Preset, preset
-from skellam.tasks.splits import Location
+from skellam.tasks.preparation import Location
+from skellam.tasks.tasks import Preset, preset
 
 RESULTS, SETTINGS = "results.jsonl", "settings.json"
 MEASURED = 100

@@ -18,19 +18,23 @@ from skellam import _checks
 from skellam.errors import DataError, MissingExtraError
 from skellam.federated.data.examples import ClientData, Clients, Examples
 from skellam.federated.data.files import Format, require_format
-from skellam.tasks.splits import (
+from skellam.tasks.preparation import (
+    CHARACTERS,
     Location,
     Rows,
     Source,
     Splits,
+    Texts,
     by_label,
+    common_words,
     divided,
     from_ink,
     grouped,
     locate,
+    next_characters,
+    next_words,
     shuffled,
 )
-from skellam.tasks.text import CHARACTERS, Texts, common_words, next_characters, next_words
 
 UNIPEN = Source(
     "unipen",

@@ -129,6 +129,12 @@ class ClientState(Stored):
         """Return what is remembered of a run."""
         return next((run for run in self.runs if run.run_id == run_id), None)
 
+    def message_in(self, run_id: bytes, round_: int) -> bytes:
+        """Return the latest message if it was sent in this very round, or nothing."""
+        latest = self.runs[-1] if self.runs else None
+        sent = latest is not None and latest.run_id == run_id and latest.rounds[-1:] == (round_,)
+        return self.message if sent else b""
+
     def entered(self, record: RunRecord, message: bytes) -> ClientState:
         """Return the state with ``record`` in place of what was remembered of its run."""
         others = tuple(run for run in self.runs if run.run_id != record.run_id)

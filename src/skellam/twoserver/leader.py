@@ -244,6 +244,11 @@ class Idle(Stored):
             ),
         )
 
+    def end(self) -> Forgetting:
+        """End the run before its last round: the helper closes all rounds and erases its keys."""
+        closed = replace(self.run, next_round=self.constants.rounds, sums=(), estimates=())
+        return Forgetting(closed)
+
     def begin(self, round_: int, round_input: bytes, *, label: bytes = b"") -> Collecting:
         """Begin ``round_``, in which clients compute on what has the digest ``round_input``.
 

@@ -7,8 +7,8 @@ import pytest
 
 from oracles.flower_fleet import Fleet, client_app, model, plan, step
 from skellam.engines import local
-from skellam.engines.flower.progress import Progress
 from skellam.engines.flower.round_config import RoundConfig, UpdateKind
+from skellam.engines.flower.rounds import Progress
 from skellam.engines.local import adaptive
 from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import DataError, DomainError, MessageError

@@ -11,6 +11,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from oracles.flower_fleet import Fleet, plan
+from oracles.mutations import BYTES, cut
 from skellam.engines.flower import rounds
 from skellam.engines.flower.messages import Answers
 from skellam.errors import SkellamError
@@ -24,32 +25,6 @@ ARRAYS = [
     Array("float32", (10**12,), "numpy.ndarray", b"\x93NUMPY"),
     Array("object", (), "", bytes(400)),
 ]
-
-
-def flipped(data, rng):
-    """Change some bits."""
-    octets = bytearray(data)
-    for _ in range(rng.choice([1, 1, 1, 2, 8])):
-        if octets:
-            octets[rng.randrange(len(octets))] ^= 1 << rng.randrange(8)
-    return bytes(octets)
-
-
-def cut(data, rng):
-    return data[: rng.randrange(len(data) + 1)]
-
-
-def grown(data, rng):
-    at = rng.randrange(len(data) + 1)
-    return data[:at] + rng.randbytes(rng.choice([1, 2, 4, 40])) + data[at:]
-
-
-def overwritten(data, rng):
-    at, size = rng.randrange(len(data) + 1), rng.choice([1, 2, 4, 8, 32])
-    return data[:at] + rng.choice([bytes(size), b"\xff" * size]) + data[at + size :]
-
-
-BYTES = (flipped, cut, grown, overwritten)
 
 
 def mutated(content, others, rng):
@@ -324,6 +299,64 @@ def test_whole_runs_go_on_whatever_one_node_sends_or_gets(tmp_path, direction):
         assert report.failure == ""
         assert {fault.node for fault in report.faults} <= {HOSTILE}
         assert set(report.result.survivors) >= {1, 2, 4, 5}
+
+
+def fate(rng):
+    """Return at which message a node goes wrong, and how."""
+    kind = rng.choice(["train", *(f"query.skellam_{stage}" for stage in STAGES[1:])])
+    return kind, rng.choice(["sends garbage", "gets garbage", "is silent", "repeats another"])
+
+
+def hostile_network(fates, rng):
+    """A network on which every node of ``fates`` goes wrong at one message."""
+    last = {}
+
+    def spoilt(content):
+        record = content["skellam"]
+        name = "config" if "config" in record else "data"
+        octets = record[name].encode() if name == "config" else record[name]
+        wrong = rng.choice(BYTES)(octets, rng)
+        record[name] = wrong.decode(errors="replace") if name == "config" else wrong
+
+    def uplink(message):
+        kind = message.metadata.message_type
+        planned, how = fates.get(message.metadata.src_node_id, (None, None))
+        if message.has_error():
+            return message
+        if planned == kind and how == "is silent":
+            return None
+        if planned == kind and how == "repeats another" and kind in last:
+            message.content = deepcopy(last[kind])
+        if planned == kind and how == "sends garbage":
+            spoilt(message.content)
+        last[kind] = deepcopy(message.content)
+        return message
+
+    def downlink(message):
+        if fates.get(message.metadata.dst_node_id) == (
+            message.metadata.message_type,
+            "gets garbage",
+        ):
+            spoilt(message.content)
+        return message
+
+    return {"uplink": uplink, "downlink": downlink}
+
+
+@pytest.mark.slow
+def test_runs_go_on_with_as_many_hostile_nodes_as_a_round_bears(tmp_path):
+    rng = random.Random(7)
+    limits = {"max_participations": 100, "total_epsilon": 1000.0}
+    made = plan(cohort=12, dropout=0.25, colluding=0.1)
+    fleet = Fleet(tmp_path, made, count=12, limits=limits, budget=1e4)
+    for _ in range(20):
+        fates = {node: fate(rng) for node in rng.sample(range(2, 14), 3)}
+        _, (report,) = fleet.start(network=hostile_network(fates, rng))
+        assert report.failure == ""
+        assert {fault.node for fault in report.faults} <= set(fates)
+        assert set(report.result.survivors) >= {n - 1 for n in range(2, 14)} - {
+            n - 1 for n in fates
+        }
 
 
 def test_what_is_raised_about_a_message_is_ours(stages):

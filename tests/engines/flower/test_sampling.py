@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from oracles.flower_fleet import Fleet, client_app, plan
 from skellam.accounting.ledger import Ledger
 from skellam.engines import local
-from skellam.engines.flower.progress import Progress, Turns, cyclic
 from skellam.engines.flower.round_config import RoundConfig, UpdateKind
-from skellam.engines.flower.rounds import invited
+from skellam.engines.flower.rounds import Progress, Turns, cyclic, invited
 from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import BudgetError, DataError, InfeasibleError
 
@@ -197,6 +196,16 @@ def test_a_progress_file_that_is_damaged_or_of_another_run_is_refused(tmp_path, 
     file.write_text(json.dumps({**json.loads(file.read_text()), **damage}))
     with pytest.raises(DataError, match=r"progress\.json"):
         new.restored(file, CYCLIC)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "self", "fixed"])
+def test_a_fleet_of_which_too_many_are_offline_draws_no_random_cohort(tmp_path, sampling):
+    """Its cohorts would be so small that one client decides which of them run."""
+    coin = {"participation_probability": 0.9} if sampling == "self" else {}
+    made = plan(sampling=sampling, cohort=13, population=16, dropout=0.0, colluding=0.05, **coin)
+    fleet = Fleet(tmp_path, made, count=12, limits={"min_colluding": 0.05})
+    _, (report,) = fleet.start()
+    assert "12 clients are there; the plan is accounted for a population of 16" in report.failure
 
 
 def test_more_nodes_than_the_plans_population_are_not_even_asked(tmp_path):

@@ -1,6 +1,7 @@
 """A fleet with a leader and a helper: one message a node, limits, metrics, lies, a helper away."""
 
 import json
+import random
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -10,11 +11,12 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from oracles.flower_fleet import Fleet, client_app, flat, model, plan, train
+from oracles.mutations import BYTES
 from skellam import SystemEntropy
 from skellam.accounting.ledger import Ledger
 from skellam.engines.flower import LeaderFiles
 from skellam.engines.flower.messages import _VECTOR
-from skellam.engines.flower.metrics import ranges_of
+from skellam.engines.flower.round_config import ranges_of
 from skellam.engines.helper import HelperConfig, HelperService
 from skellam.engines.helper.config import write_new
 from skellam.engines.key_files import write_identity
@@ -356,3 +358,42 @@ def test_whom_the_helper_refuses_is_blamed_and_the_others_are_summed(tmp_path):
     assert report.failure == ""
     assert report.result.survivors == (1, 2, 3, 5)
     assert [(fault.node, fault.stage) for fault in report.faults] == [(5, "helper")]
+
+
+def disturbed(rng, direction):
+    """A network on which what one node sends, or what it is sent, is changed."""
+
+    def change(message):
+        node = (
+            message.metadata.src_node_id if direction == "uplink" else message.metadata.dst_node_id
+        )
+        if node != 4 or not message.has_content():
+            return message
+        if direction == "uplink":
+            array = message.content[_VECTOR]["report"]
+            array.data = rng.choice(BYTES)(array.data, rng)
+        else:
+            record, name = message.content["skellam"], rng.choice(["offer", "start", "config"])
+            octets = record[name] if name != "config" else record[name].encode()
+            wrong = rng.choice(BYTES)(octets, rng)
+            record[name] = wrong if name != "config" else wrong.decode(errors="replace")
+        return message
+
+    return {direction: change}
+
+
+def refused_or_left_out(made, rng, direction):
+    _, (report,) = made.start(network=disturbed(rng, direction))
+    assert report.failure == ""
+    assert {fault.node for fault in report.faults} <= {4}
+    assert set(report.result.survivors) >= {1, 2, 4, 5}
+
+
+@pytest.mark.parametrize("direction", ["uplink", "downlink"])
+def test_runs_go_on_whatever_one_node_sends_or_gets(tmp_path, direction):
+    """Nobody but the node whose message was changed is blamed or lost."""
+    rng = random.Random(6)
+    limits = {"max_participations": 100, "total_epsilon": 1000.0}
+    made = fleet(tmp_path, limits=limits, budget=1e4, helper_limits={"epsilon": 1e4})
+    for _ in range(8):
+        refused_or_left_out(made, rng, direction)

@@ -1,11 +1,14 @@
+from functools import cache
+
 import numpy as np
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.example_writer import example, field, varint
 from skellam.errors import DataError
-from skellam.federated.data.example_proto import parse_example
+from skellam.federated.data.files import parse_example
 
 FEATURES = {"pixels": [0.5, 1.0, -0.25], "label": [7, -1, 2**62], "snippets": [b"To be", b""]}
 
@@ -16,6 +19,77 @@ def test_what_was_serialised_is_read_back(packed):
     np.testing.assert_array_equal(parsed["pixels"], np.float32(FEATURES["pixels"]))
     np.testing.assert_array_equal(parsed["label"], FEATURES["label"])
     assert parsed["snippets"] == (b"To be", b"")
+
+
+@cache
+def google_example():
+    """Return ``tf.train.Example`` as google.protobuf builds it from the schema."""
+    schema = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tf", syntax="proto3")
+    lists = {"BytesList": "TYPE_BYTES", "FloatList": "TYPE_FLOAT", "Int64List": "TYPE_INT64"}
+    for name, kind in lists.items():
+        schema.message_type.add(name=name).field.add(
+            name="value", number=1, type=kind, label="LABEL_REPEATED"
+        )
+    feature = schema.message_type.add(name="Feature")
+    feature.oneof_decl.add(name="kind")
+    for number, name in enumerate(lists, start=1):
+        feature.field.add(
+            name=name.lower(),
+            number=number,
+            type="TYPE_MESSAGE",
+            type_name=f".tf.{name}",
+            label="LABEL_OPTIONAL",
+            oneof_index=0,
+        )
+    features = schema.message_type.add(name="Features")
+    entry = features.nested_type.add(name="FeatureEntry", options={"map_entry": True})
+    entry.field.add(name="key", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    entry.field.add(
+        name="value",
+        number=2,
+        type="TYPE_MESSAGE",
+        type_name=".tf.Feature",
+        label="LABEL_OPTIONAL",
+    )
+    features.field.add(
+        name="feature",
+        number=1,
+        type="TYPE_MESSAGE",
+        type_name=".tf.Features.FeatureEntry",
+        label="LABEL_REPEATED",
+    )
+    schema.message_type.add(name="Example").field.add(
+        name="features",
+        number=1,
+        type="TYPE_MESSAGE",
+        type_name=".tf.Features",
+        label="LABEL_OPTIONAL",
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(schema)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tf.Example"))
+
+
+VALUES = st.one_of(
+    st.tuples(st.just("byteslist"), st.lists(st.binary(max_size=20), max_size=5)),
+    st.tuples(st.just("floatlist"), st.lists(st.floats(width=32, allow_nan=False), max_size=5)),
+    st.tuples(st.just("int64list"), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5)),
+)
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), VALUES))
+def test_what_google_protobuf_serialises_is_read_as_google_protobuf_reads_it(features):
+    message = google_example()()
+    for name, (kind, values) in features.items():
+        getattr(message.features.feature[name], kind).value.extend(values)
+        getattr(message.features.feature[name], kind).SetInParent()
+    octets = message.SerializeToString()
+    theirs = google_example().FromString(octets).features.feature
+    ours = parse_example(octets)
+    assert ours.keys() == theirs.keys() == features.keys()
+    for name, found in ours.items():
+        expected = getattr(theirs[name], features[name][0]).value
+        assert list(found) == list(expected)
 
 
 def test_bytes_written_by_hand_from_the_encoding_guide_are_read():

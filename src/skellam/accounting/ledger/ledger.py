@@ -18,6 +18,7 @@ from typing import Any, Self, final
 
 from skellam import _checks
 from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit
+from skellam.accounting.interop import from_record, to_record
 from skellam.accounting.ledger.composition import (
     Admission,
     Budget,
@@ -30,7 +31,6 @@ from skellam.accounting.ledger.composition import (
 )
 from skellam.accounting.ledger.file import Head, LedgerFile, Signer, Verifier, read, seal, unseal
 from skellam.accounting.mechanisms import Adjacency, Mechanism, noise_of, rate_of
-from skellam.accounting.records import from_record, to_record
 from skellam.errors import BudgetError, DomainError, KindError, LedgerError
 
 FIXED = "no mechanism, nor the number of rounds, was chosen from what earlier releases showed"

@@ -14,8 +14,8 @@ from skellam.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from skellam.engines.flower.client import protect
-    from skellam.engines.flower.metrics import MetricRanges
     from skellam.engines.flower.node import Limits, Node
+    from skellam.engines.flower.round_config import MetricRanges
     from skellam.engines.flower.server import SecureGrid, secured
     from skellam.engines.flower.simulation import simulated_roster, simulation_folder
     from skellam.engines.flower.strategies import mean_based
@@ -42,7 +42,7 @@ _MODULES = {
     "InProcessGrid": "testing",
     "LeaderFiles": "two_servers",
     "Limits": "node",
-    "MetricRanges": "metrics",
+    "MetricRanges": "round_config",
     "Node": "node",
     "SecureGrid": "server",
     "mean_based": "strategies",

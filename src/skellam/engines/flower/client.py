@@ -33,11 +33,17 @@ from skellam.engines.flower.messages import (
     read_start,
     report_content,
 )
-from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
 from skellam.engines.flower.node import Limits, Node
-from skellam.engines.flower.round_config import RoundConfig, UpdateKind, run_config_digest
+from skellam.engines.flower.round_config import (
+    MetricRanges,
+    Ranges,
+    RoundConfig,
+    UpdateKind,
+    ranges_of,
+    run_config_digest,
+)
 from skellam.engines.flower.simulation import node_of
-from skellam.engines.local import EntropySource
+from skellam.engines.local import AnyEntropy, EntropySource, by_purpose
 from skellam.engines.sampling import bernoulli
 from skellam.entropy import SEED_BYTES, Entropy, random_bytes
 from skellam.errors import (
@@ -63,7 +69,7 @@ _log = getLogger("skellam.flower")
 def protect(
     app: ClientApp,
     *,
-    entropy: Entropy | EntropySource,
+    entropy: AnyEntropy,
     update: UpdateKind | str = UpdateKind.DIFFERENCE,
     metrics: Ranges = None,
     evaluate_metrics: Ranges = None,
@@ -83,10 +89,9 @@ def protect(
         UpdateKind(update): ranges_of(metrics),
         UpdateKind.METRICS: ranges_of(evaluate_metrics),
     }
-    source = entropy if callable(entropy) else lambda _: entropy
 
     def register(train: Handler) -> Handler:
-        stages = _Client(train, source, UpdateKind(update), summed, simulated)
+        stages = _Client(train, by_purpose(entropy), UpdateKind(update), summed, simulated)
         app.train()(stages.train)
         _take_evaluation(app, stages)
         for stage in STAGES:
@@ -198,8 +203,7 @@ class _Client:
         node.limits.require_model(vectors.model)
         mechanism = node.limits.price(config.plan)
         node.spending.require_spendable(mechanism)
-        node.limits.require_training(node.stages.count("train"))
-        node.stages.enter(config.round_id, "train")
+        node.stages.enter(config.round_id, "train", limits=node.limits)
         update = _called(function, message, context, vectors)
         mine = self.entropy(f"client/{node.identity.number}")
         vector = _encoded(config, content, config.invited, update, None, entropy=mine)

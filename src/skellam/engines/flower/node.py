@@ -46,6 +46,9 @@ class Limits:
     max_participations: int
     min_colluding: float
     """Share of colluding clients that a plan must bear, in its noise and in the protocol."""
+    min_colluders: int = 1
+    """Colluding clients that every round must bear. A share is one of a cohort drawn at random; a
+    server that picks its cohorts puts all its clients into one, and only their number bounds it."""
     max_dropout: float = 1 / 3
     """Largest share of dropouts that a plan may tolerate."""
     max_trainings: int | None = None
@@ -63,7 +66,7 @@ class Limits:
             _checks.assign(self, **{name: _checks.positive(name, getattr(self, name))})
         for name in ("delta", "min_colluding"):
             _checks.assign(self, **{name: _checks.open_unit(name, getattr(self, name))})
-        for name, minimum in (("min_cohort", 2), ("max_participations", 1)):
+        for name, minimum in (("min_cohort", 2), ("max_participations", 1), ("min_colluders", 1)):
             _checks.assign(self, **{name: _checks.integer(name, getattr(self, name), minimum)})
         share = _checks.between("max_dropout", self.max_dropout, 0, 0.5)
         _checks.assign(self, max_dropout=share)
@@ -143,7 +146,7 @@ class Limits:
         return Budget(self.total_epsilon, self.delta, GdpFilter())
 
     def require_cohort(self, *, survivors: int, colluders: int) -> None:
-        """Raise `ThresholdError` unless ``survivors`` are in the sum and a colluder is borne.
+        """Raise `ThresholdError` unless enough are in the sum, and enough colluders are borne.
 
         Both follow from the participants that this client counted itself. With no tolerated
         colluder a single one, with half of the dropouts, could open every vector.
@@ -153,10 +156,10 @@ class Limits:
                 f"limit min_cohort: the sum may hold as few as {survivors}; "
                 f"this node demands {self.min_cohort}"
             )
-        if colluders < 1:
+        if colluders < self.min_colluders:
             raise ThresholdError(
-                "limit min_colluding: in a cohort of this size the plan bears no colluder; "
-                "at least one must be borne, so plan a larger share or a larger cohort"
+                f"limit min_colluders: in a cohort of this size the plan bears {colluders}; this "
+                f"node demands {self.min_colluders}, so plan a larger share or a larger cohort"
             )
 
     def require_model(self, digest: bytes) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from skellam.engines import durable, two_servers
@@ -27,9 +31,8 @@ def join(
     constants = client.read_offer(offer, party=party).constants
     _require_planned(constants, config)
     begun = from_server(RoundStart, start, "leader", party.leader, leader_context(constants))
-    record = state.run(constants.run_id)
-    if record is not None and record.rounds[-1:] == (begun.round_,) and state.message:
-        return state.message
+    if again := state.message_in(constants.run_id, begun.round_):
+        return again
     inputs = Inputs(
         config.plan.digest, config.round_input(content), two_servers.norm_bound(config.plan)
     )
@@ -37,10 +40,27 @@ def join(
 
 
 def send(node: Node, joined: Joined, vector: Residues, *, entropy: Entropy) -> bytes:
-    """Return the report with ``vector``, after the participation was written down."""
+    """Return the report with ``vector``, after the participation was written down.
+
+    A server may send two messages at once; of rounds that were joined from one record, one counts.
+    """
     state = joined.report(vector, entropy=entropy)
-    durable.replace(node.reports, state.to_bytes(), mode=durable.SECRET)
+    with _locked(node):
+        if _state(node) != joined.state:
+            raise TamperError("this node reported in another round meanwhile; nothing is sent")
+        durable.replace(node.reports, state.to_bytes(), mode=durable.SECRET)
     return state.message
+
+
+@contextmanager
+def _locked(node: Node) -> Iterator[None]:
+    path = node.reports.with_name(node.reports.name + ".lock")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, durable.SECRET)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _state(node: Node) -> ClientState:

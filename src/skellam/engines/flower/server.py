@@ -22,15 +22,16 @@ from skellam import _checks
 from skellam.accounting.ledger import Ledger
 from skellam.engines.flower.client_state import open_ledger
 from skellam.engines.flower.messages import common_digest, model_of, record_of
-from skellam.engines.flower.metrics import MetricRanges, Ranges, ranges_of
-from skellam.engines.flower.progress import Progress
 from skellam.engines.flower.round_config import (
+    MetricRanges,
+    Ranges,
     RoundConfig,
     UpdateKind,
+    ranges_of,
     require_clip,
     run_config_digest,
 )
-from skellam.engines.flower.rounds import FleetResult, NodeFault, SecureRound, invited
+from skellam.engines.flower.rounds import FleetResult, NodeFault, Progress, SecureRound, invited
 from skellam.engines.flower.simulation import simulated_roster, simulation_folder
 from skellam.engines.flower.strategies import adapt
 from skellam.engines.flower.two_servers import LeaderFiles, TwoServerRound
@@ -243,7 +244,19 @@ class SecureGrid(Grid):
                 self._progress = self._progress.knowing(round_.clients)
                 self._note_faults(round_.faults)
             self._reports.append(report)
+        self._end_if_spent(plan)
         return report
+
+    def _end_if_spent(self, plan: CalibratedPlan) -> None:
+        """End the run of two servers after its last round: both erase their keys."""
+        leader, account = self._leaders.get(plan.digest), self._ledger.account
+        if leader is None or account.find(self._progress.cycle_key(plan)) is not None:
+            return
+        if not account.fits(plan.mechanism):
+            try:
+                leader.end()
+            except SkellamError as error:
+                _log.warning("the helper could not be told that the run is over: %s", error)
 
     def _release(
         self,

@@ -58,7 +58,7 @@ class LeaderFiles:
         *,
         entropy: Entropy,
     ) -> Leader:
-        """Return the run of ``plan``, which is begun if the folder has none.
+        """Return the run of ``plan``, which is begun if the folder has none, or an ended one.
 
         Rounds that are given up keep their numbers, so that there are more than planned.
         """
@@ -68,7 +68,10 @@ class LeaderFiles:
         folder = Path(self.state)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / f"{plan.digest.hex()[:32]}.run"
-        run_id = run_id_at(path) or random_bytes(32, entropy=entropy)
+        run_id = run_id_at(path)
+        if run_id is None:
+            path.unlink(missing_ok=True)
+            run_id = random_bytes(32, entropy=entropy)
         rounds = min(MAX_ROUNDS, 4 * plan.rounds + 16)
         agreed = two_servers.constants(plan, run_id=run_id, rounds=rounds)
         return Leader.open(path, agreed, setting=setting, helper=self.line(helper), entropy=entropy)

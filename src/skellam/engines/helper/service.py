@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from skellam import accounting
-from skellam.accounting.ledger import Ledger
+from skellam.accounting.ledger import Account, Ledger
 from skellam.engines import durable
 from skellam.engines.helper.config import HelperConfig
 from skellam.entropy import Entropy
@@ -88,6 +88,9 @@ class HelperService:
         try:
             self._ledger = _ledger(config)
             self._states = {s.constants.run_id: s for s in _states(self._runs)}
+            for state in self._states.values():
+                _require_spent(state, self._ledger.account)
+                _require_latest(state, self._ledger.account)
         except BaseException:
             os.close(self._lock)
             raise
@@ -135,6 +138,13 @@ class HelperService:
         """Return all runs, in the order of their ids."""
         with self._mutex:
             return tuple(_status(self._states[run_id]) for run_id in sorted(self._states))
+
+    def end(self, run_id: bytes) -> None:
+        """End a run that its leader left open: its keys are erased, its record is kept."""
+        with self._mutex:
+            if run_id not in self._states:
+                raise DataError(f"this helper has no run {run_id.hex()}")
+            self._keep(self._states[run_id].ended())
 
     @property
     def spent(self) -> float:
@@ -250,17 +260,11 @@ def verify(config: HelperConfig, known: Mapping[bytes, ChainHead] | None = None)
     ``known`` is what somebody kept of runs, a leader or a client: a folder that was restored
     from an older copy does not have them.
     """
-    account = Ledger.verify(config.state / LEDGER)
     found = {s.constants.run_id: s for s in _states(config.state / _RUNS)}
-    for run_id, state in found.items():
+    account = Ledger.verify(config.state / LEDGER)  # after the runs: a helper spends first
+    for state in found.values():
         _require_signed(state, config)
-        levels = int(state.participations.counts.max(initial=0))
-        for level in range(1, levels + 1):
-            if account.find(level_key(state.constants, level)) is None:
-                raise LedgerError(
-                    f"run {run_id.hex()}: a client took part {levels} times, and the ledger lacks "
-                    f"participation {level}: it is an old copy"
-                )
+        _require_spent(state, account)
     for run_id, head in (known or {}).items():
         state_now = found.get(run_id)
         if state_now is None or state_now.chain.head_at(head.count) != head:
@@ -269,6 +273,27 @@ def verify(config: HelperConfig, known: Mapping[bytes, ChainHead] | None = None)
                 f"{head.count} links: the folder is an older copy, or of another history"
             )
     return [_status(found[run_id]) for run_id in sorted(found)]
+
+
+def _require_spent(state: HelperState, account: Account) -> None:
+    """Raise unless the ledger has all participations of a run."""
+    levels = int(state.participations.counts.max(initial=0))
+    for level in range(1, levels + 1):
+        if account.find(level_key(state.constants, level)) is None:
+            raise LedgerError(
+                f"run {state.constants.run_id.hex()}: a client took part {levels} times, and the "
+                f"ledger lacks participation {level}: it is an old copy"
+            )
+
+
+def _require_latest(state: HelperState, account: Account) -> None:
+    """Raise if the ledger has two participations more than the run: a kill leaves one more."""
+    levels = int(state.participations.counts.max(initial=0))
+    if account.find(level_key(state.constants, levels + 2)) is not None:
+        raise LedgerError(
+            f"run {state.constants.run_id.hex()}: the ledger has participation {levels + 2}, the "
+            f"run's file {levels}: the file is an old copy"
+        )
 
 
 def _require_signed(state: HelperState, config: HelperConfig) -> None:

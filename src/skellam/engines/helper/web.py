@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 PATH: Final = "/v1/message"
 MEDIA_TYPE: Final = "application/octet-stream"
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_MAX_CONNECTIONS: Final = 128
+"""Each may make the helper hold one message before its signature can be checked."""
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _log = logging.getLogger("skellam.helper")
 
 
@@ -73,9 +75,9 @@ def app(service: HelperService) -> Starlette:
 
 def serve(config: HelperConfig, service: HelperService, *, host: str, port: int) -> None:
     """Serve until the process is told to stop; without TLS on this machine alone."""
-    if config.tls is None and host not in _LOOPBACK:
+    if config.tls is None and host not in LOOPBACK:
         raise DomainError(
-            f"host must be one of {', '.join(_LOOPBACK)} without a certificate, got {host!r}; name "
+            f"host must be one of {', '.join(LOOPBACK)} without a certificate, got {host!r}; name "
             "certificate and key in a table [tls], or put a proxy that ends TLS in front"
         )
     try:
@@ -95,4 +97,5 @@ def serve(config: HelperConfig, service: HelperService, *, host: str, port: int)
         server_header=False,
         ws="none",
         lifespan="off",
+        limit_concurrency=_MAX_CONNECTIONS,
     )

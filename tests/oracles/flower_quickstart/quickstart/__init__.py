@@ -1,1 +1,1 @@
-"""A Flower app in the shape of its PyTorch quickstart; it knows nothing of skellam."""
+"""A Flower app written as its PyTorch quickstart is; it knows nothing of skellam."""

@@ -1,37 +1,64 @@
-"""The client app: client metrics and client evaluation, as Flower's template has them."""
+"""The client app: training and evaluation, each with metrics of its own."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from quickstart import task
+from quickstart.task import Net, load_data
+from quickstart.task import test as test_fn
+from quickstart.task import train as train_fn
 
 app = ClientApp()
 
 
-def prepared(message: Message, context: Context):
-    """Return the model that came, its device, and this client's data."""
-    model = task.Net()
-    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    node, batch_size = context.node_config, context.run_config["batch-size"]
-    loaders = task.load_data(node["partition-id"], node["num-partitions"], batch_size)
-    return model, torch.device("cpu"), loaders
-
-
 @app.train()
-def train(message: Message, context: Context):
-    model, device, (loader, _) = prepared(message, context)
-    epochs, lr = context.run_config["local-epochs"], message.content["config"]["lr"]
-    loss = task.train(model, loader, epochs, lr, device)
-    metrics = MetricRecord({"train_loss": loss, "num-examples": len(loader.dataset)})
-    content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
-    return Message(content=content, reply_to=message)
+def train(msg: Message, context: Context):
+    """Train the model that came on the data of this node."""
+    model = Net()
+    model.load_state_dict(msg.content["arrays"].to_torch_state_dict())
+    device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    model.to(device)
+
+    partition_id = context.node_config["partition-id"]
+    num_partitions = context.node_config["num-partitions"]
+    batch_size = context.run_config["batch-size"]
+    trainloader, _ = load_data(partition_id, num_partitions, batch_size)
+
+    train_loss = train_fn(
+        model,
+        trainloader,
+        context.run_config["local-epochs"],
+        msg.content["config"]["lr"],
+        device,
+    )
+
+    model_record = ArrayRecord(model.state_dict())
+    metrics = {"train_loss": train_loss, "num-examples": len(trainloader.dataset)}
+    metric_record = MetricRecord(metrics)
+    content = RecordDict({"arrays": model_record, "metrics": metric_record})
+    return Message(content=content, reply_to=msg)
 
 
 @app.evaluate()
-def evaluate(message: Message, context: Context):
-    model, device, (_, loader) = prepared(message, context)
-    loss, accuracy = task.test(model, loader, device)
-    metrics = {"eval_loss": loss, "eval_acc": accuracy, "num-examples": len(loader.dataset)}
-    content = RecordDict({"metrics": MetricRecord(metrics)})
-    return Message(content=content, reply_to=message)
+def evaluate(msg: Message, context: Context):
+    """Evaluate the model that came on the data of this node."""
+    model = Net()
+    model.load_state_dict(msg.content["arrays"].to_torch_state_dict())
+    device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    model.to(device)
+
+    partition_id = context.node_config["partition-id"]
+    num_partitions = context.node_config["num-partitions"]
+    batch_size = context.run_config["batch-size"]
+    _, valloader = load_data(partition_id, num_partitions, batch_size)
+
+    eval_loss, eval_acc = test_fn(model, valloader, device)
+
+    metrics = {
+        "eval_loss": eval_loss,
+        "eval_acc": eval_acc,
+        "num-examples": len(valloader.dataset),
+    }
+    metric_record = MetricRecord(metrics)
+    content = RecordDict({"metrics": metric_record})
+    return Message(content=content, reply_to=msg)

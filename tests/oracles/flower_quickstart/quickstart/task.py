@@ -1,56 +1,79 @@
-"""Model, data and training."""
+"""Model, training, and data: images of the size of CIFAR-10's, made up instead of downloaded."""
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
-FEATURES, CLASSES = 16, 4
+COLOURS = torch.randn(10, 3, 1, 1, generator=torch.Generator().manual_seed(0))
 
 
 class Net(nn.Module):
-    """Two layers."""
+    """The small convolutional network of PyTorch's tutorial, with 62,006 parameters."""
 
     def __init__(self):
         super().__init__()
-        self.hidden = nn.Linear(FEATURES, 8)
-        self.out = nn.Linear(8, CLASSES)
+        self.conv1 = nn.Conv2d(3, 6, 5)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.fc1 = nn.Linear(400, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, 10)
 
     def forward(self, x):
-        return self.out(torch.relu(self.hidden(x)))
+        x = nn.functional.max_pool2d(torch.relu(self.conv1(x)), 2)
+        x = nn.functional.max_pool2d(torch.relu(self.conv2(x)), 2)
+        x = torch.relu(self.fc1(x.flatten(1)))
+        return self.fc3(torch.relu(self.fc2(x)))
 
 
-def load_data(partition_id, num_partitions, batch_size):
-    """Return loaders of what one client has: points around the centres of their classes."""
-    centres = torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(0))
-    generator = torch.Generator().manual_seed(1 + partition_id)
-    labels = torch.randint(CLASSES, (120,), generator=generator)
-    points = centres[labels] + 0.5 * torch.randn(120, FEATURES, generator=generator)
-    parts = TensorDataset(points[:96], labels[:96]), TensorDataset(points[96:], labels[96:])
-    return tuple(DataLoader(part, batch_size=batch_size) for part in parts)
+def images(seed: int, count: int):
+    """Return images of ten classes, each of which has a colour."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(10, (count,), generator=generator)
+    noise = torch.randn(count, 3, 32, 32, generator=generator)
+    return [
+        {"img": img, "label": label}
+        for img, label in zip(COLOURS[labels] + noise, labels, strict=True)
+    ]
 
 
-def train(net, loader, epochs, lr, device):
+def load_data(partition_id: int, num_partitions: int, batch_size: int):
+    """Return what one client has, four fifths of it for training."""
+    partition = images(1 + partition_id, 40)
+    trainloader = DataLoader(partition[:32], batch_size=batch_size, shuffle=True)
+    return trainloader, DataLoader(partition[32:], batch_size=batch_size)
+
+
+def load_centralized_dataset():
+    """Return what the server has."""
+    return DataLoader(images(0, 100), batch_size=128)
+
+
+def train(net, trainloader, epochs, lr, device):
     """Train, and return the mean loss."""
-    net.to(device).train()
-    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
-    total = 0.0
+    net.to(device)
+    criterion = torch.nn.CrossEntropyLoss().to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
+    net.train()
+    running_loss = 0.0
     for _ in range(epochs):
-        for x, y in loader:
+        for batch in trainloader:
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(net(x.to(device)), y.to(device))
+            loss = criterion(net(batch["img"].to(device)), batch["label"].to(device))
             loss.backward()
             optimizer.step()
-            total += loss.item()
-    return total / (epochs * len(loader))
+            running_loss += loss.item()
+    return running_loss / (epochs * len(trainloader))
 
 
-def test(net, loader, device):
+def test(net, testloader, device):
     """Return mean loss and accuracy."""
-    net.to(device).eval()
-    correct, total = 0, 0.0
+    net.to(device)
+    criterion = torch.nn.CrossEntropyLoss()
+    correct, loss = 0, 0.0
     with torch.no_grad():
-        for x, y in loader:
-            outputs = net(x.to(device))
-            total += nn.functional.cross_entropy(outputs, y.to(device)).item()
-            correct += (outputs.argmax(1).cpu() == y).sum().item()
-    return total / len(loader), correct / len(loader.dataset)
+        for batch in testloader:
+            labels = batch["label"].to(device)
+            outputs = net(batch["img"].to(device))
+            loss += criterion(outputs, labels).item()
+            correct += (outputs.argmax(1) == labels).sum().item()
+    return loss / len(testloader), correct / len(testloader.dataset)

@@ -3,12 +3,7 @@ import math
 
 import mpmath
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from skellam.accounting import DiscreteLaplace, Skellam, epsilon
-from skellam.accounting.losslaw import scalar_pair
-from skellam.accounting.paper import (
+from experiments.advanced_composition import (
     composed_laplace,
     direct_skellam,
     direct_skellam_delta,
@@ -16,6 +11,11 @@ from skellam.accounting.paper import (
     dwork_rothblum_vadhan,
     kairouz_oh_viswanath,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skellam.accounting import DiscreteLaplace, Skellam, epsilon
+from skellam.accounting.losslaw import scalar_pair
 from skellam.errors import DomainError
 
 
