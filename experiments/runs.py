@@ -22,8 +22,8 @@ from skellam import federated as fl
 from skellam import tasks
 from skellam.federated.data.examples import pooled
 from skellam.plan import CalibratedPlan
+from skellam.tasks.preparation import shuffled
 from skellam.tasks.reproduction import Mechanism
-from skellam.tasks.splits import shuffled
 
 RECORDED = Path(__file__).parent / "recorded"
 TRAINING = "training"
