@@ -179,12 +179,12 @@ def secagg_plus(neighbours: int, length: int) -> float:
 
 def _inbox(receiver: int, dealt: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what the server of SecAgg+ passes on to one client."""
-    letters = {
+    envelopes = {
         sender: dict(zip(each["dsts"], each["ctxts"], strict=True))
         for sender, each in enumerate(dealt)
         if sender != receiver
     }
     return {
-        "srcs": list(letters),
-        "ctxts": [letter[receiver] for letter in letters.values()],
+        "srcs": list(envelopes),
+        "ctxts": [envelope[receiver] for envelope in envelopes.values()],
     }

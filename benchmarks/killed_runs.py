@@ -34,7 +34,7 @@ class Training:
     rounds = 2
 
     def __init__(self, aggregate: Callable[[], fl.Aggregation]) -> None:
-        self.plan = tiny_task.plan(rounds=self.rounds, cohort=8)
+        self.plan = tiny_task.plan(rounds=self.rounds, cohort=10)
         self.aggregate = aggregate
 
     def prepare(self, folder: Path) -> None:

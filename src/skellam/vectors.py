@@ -52,7 +52,9 @@ class _Vector:
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False and dtype is not None and np.dtype(dtype) != self.values.dtype:
-            raise KindError(f"a {self.values.dtype} vector becomes {dtype} only by a copy")
+            raise KindError(
+                f"a {self.values.dtype} vector becomes {dtype} only by a copy; leave copy=False out"
+            )
         return np.array(self.values, dtype=dtype, copy=copy)
 
 
@@ -114,11 +116,15 @@ class Residues(_Vector):
     def require_like(self, other: Residues) -> None:
         """Raise unless ``other`` can be added: same width, length and label."""
         if self.bits != other.bits:
-            raise DomainError(f"cannot add residues of {other.bits} bits to {self.bits} bits")
+            raise DomainError(
+                f"cannot add residues of {other.bits} bits to {self.bits} bits; use one plan"
+            )
         if len(self) != len(other):
             raise ShapeError(f"cannot add a vector of length {len(other)} to one of {len(self)}")
         if self.label != other.label:
-            raise DomainError("cannot add messages of different plans or rounds")
+            raise DomainError(
+                "cannot add messages of different plans or rounds; use one codec for all"
+            )
 
     def __add__(self, other: Residues) -> Self:
         self.require_like(other)

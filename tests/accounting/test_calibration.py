@@ -121,3 +121,11 @@ def test_a_cost_that_is_no_number_raises():
 def test_bad_arguments_raise(change):
     with pytest.raises(DomainError):
         noise_multiplier(**({"epsilon": 1.0, "delta": 1e-5, "rate": 0.1, "rounds": 10} | change))
+
+
+@pytest.mark.parametrize(("target", "at", "rounds"), [(0.0924, 0.99987, 7), (23_000.0, 0.01, 2)])
+def test_no_target_is_so_large_that_losses_overflow(target, at, rounds):
+    """The search tries noise next to nothing, where e to the distance of two losses overflows."""
+    found = noise_multiplier(epsilon=target, delta=at, rate=1e-3, rounds=rounds)
+    assert 1e-3 <= found <= 1
+    assert epsilon(Sampled(Gaussian(found, 1.0), 1e-3), delta=at, rounds=rounds) <= target

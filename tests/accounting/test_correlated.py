@@ -249,6 +249,18 @@ def test_ending_a_run_by_what_it_showed_costs_the_participations_that_were_possi
     )
 
 
+def test_a_round_that_is_opened_twice_shows_clients_of_earlier_rounds_beyond_the_claim():
+    """The user took part in round 0 alone; round 1, with its second term, is opened two times."""
+    laws = correlated_rounds.pair(
+        4.0, (2, 1, 1), 3, lambda t, seen: [1.0] if t == 0 else None, reach=19
+    )
+    claimed = BandedSkellam(4.0, 1.0, (2, 1))
+    assert any(
+        exact_profile.profile(*laws, e) > 1.05 * delta(claimed, epsilon=e, method="gdp")
+        for e in EPSILONS
+    )
+
+
 def test_a_run_that_ended_early_or_goes_on_is_accounted_by_possible_participations():
     planned = replace(RUN, run_rounds=50)
     etas = {t: gdp_parameter(replace(planned, run_rounds=t)) for t in range(1, 60)}

@@ -27,7 +27,7 @@ from skellam.accounting import (
 )
 from skellam.accounting.fixed_size import (
     add_profile,
-    largest_sizes,
+    max_sizes,
     poisson_sizes,
     remove_profile,
 )
@@ -225,7 +225,7 @@ def test_no_rule_for_which_sizes_run_costs_more_than_the_largest(skipped, e):
         return
     for profile in (remove_profile, add_profile):
         costs = [profile(0.7, max(n, 1e-9) / 60, np.array([e]))[0] for n in range(61)]
-        allowed = largest_sizes(poisson_sizes(0.2, 60), chance)
+        allowed = max_sizes(poisson_sizes(0.2, 60), chance)
         bound = sum(w * profile(0.7, share, np.array([e]))[0] for share, w in allowed)
         assert weights @ costs / chance <= bound * (1 + 1e-6) + 1e-9
 

@@ -48,6 +48,20 @@ def test_two_servers_train_and_state_three_epsilons(tmp_path):
     assert refused.exit_code == 1
 
 
+def test_noise_that_cancels_over_rounds_trains_on_request_and_goes_on(tmp_path):
+    folder = tmp_path / "run"
+    given = ["--epsilon=8", "--aggregation=two-servers", "--sampling=cyclic", "--correlation=auto"]
+    begin = run("train", "digits", "--folder", folder, *given, *SMALL)
+    assert begin.exit_code == 0, begin.output
+    chosen = json.loads((folder / "run.json").read_text())["plan"]["chosen"]
+    assert len(chosen["band"]) == 2
+    again = ["--resume", "--engine=unmasked", "--correlation=auto"]
+    assert run("train", "digits", "--folder", folder, *again).exit_code == 0
+    other = run("train", "digits", "--folder", folder, *again[:2], "--correlation=2,1")
+    assert other.exit_code == 1
+    assert "contradicts" in other.stderr
+
+
 def test_the_clip_adapts_on_request_and_goes_on_adapting(tmp_path):
     folder = tmp_path / "run"
     options = ["--epsilon=8", "--adaptive-clip=0.7", "--quantile-noise=0.1"]

@@ -219,4 +219,4 @@ def test_a_run_asks_for_the_aggregation_that_is_planned():
     with pytest.raises(DomainError, match=r"use aggregate=fl\.two_servers\(\)"):
         train(tiny_plan(sampling="cyclic"), aggregate=fl.secure())
     with pytest.raises(DomainError, match=r"use aggregate=fl\.secure\(\)"):
-        train(tiny.plan())
+        train(tiny.plan(sampling="cyclic"))

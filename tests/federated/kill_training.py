@@ -1,7 +1,8 @@
 """Kill one training run at random moments, resume it each time, and print what became of it.
 
-Run as a process of its own: it forks the trainers. ``kill_training.py FOLDER KILLS ENTROPY`` trains
-in FOLDER/killed with KILLS kills and, where ENTROPY is "seeded", also in FOLDER/whole with none.
+Run as a process of its own: it forks the trainers. ``kill_training.py FOLDER KILLS ENTROPY NOISE``
+trains in FOLDER/killed with KILLS kills and, where ENTROPY is "seeded", also in FOLDER/whole with
+none. NOISE is "independent", with a clip that adapts, or "correlated" by two servers.
 """
 
 import os
@@ -22,14 +23,24 @@ SCHEDULE = fl.torch_schedule(
     metric="validation_loss",
 )
 PLAN = plan(rounds=40, cohort=10, quantile_noise=0.1)
+BAND = plan(
+    rounds=40,
+    cohort=4,
+    dropout=0.0,
+    sampling="cyclic",
+    aggregation="two-servers",
+    correlation=(2, 1, 1),
+    server_momentum=0.9,
+).request.with_noise(8.0, delta=1e-3)
 
 
 def run(folder: Path, entropy: str, watch=None) -> fl.History:
+    correlated = sys.argv[4] == "correlated"
     return fl.train(
         task(schedule=SCHEDULE),
-        PLAN,
-        aggregate=fl.unmasked(dropout=0.1),
-        clip=fl.AdaptiveClip(clip=0.1),
+        BAND if correlated else PLAN,
+        aggregate=fl.two_servers(dropout=0.1) if correlated else fl.unmasked(dropout=0.1),
+        clip=None if correlated else fl.AdaptiveClip(clip=0.1),
         entropy=seeded() if entropy == "seeded" else sk.SystemEntropy(),
         folder=folder,
         resume=True,

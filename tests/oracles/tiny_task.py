@@ -47,6 +47,7 @@ def plan(delta=1e-3, **changes):
         "rounds": 5,
         "bits": 16,
         "dropout": 0.2,
+        "expected_dropout": 0.0,
     }
     return sk.Plan(**{**settings, **changes}).with_noise(1.0, delta=delta)
 

@@ -31,6 +31,8 @@ Release: TypeAlias = tuple[Mechanism, int]
 Method: TypeAlias = Literal["best", "gdp", "rdp", "pld", "paper"]
 Composed: TypeAlias = GdpCurve | RdpCurve | Pld
 MAX_ROUNDS = 10**12
+_MIN_MULTIPLIER = 1e-3
+"""Less noise costs an epsilon of half a million or more, and long to account for."""
 _NEGLIGIBLE = 1e-6
 """The part of delta below which the sampler's distance needs no better treatment."""
 _Accountant: TypeAlias = Callable[[Sequence[Release]], Composed | None]
@@ -228,8 +230,8 @@ def noise_multiplier(
     """Return the least noise multiplier (standard deviation over clip norm) for the target.
 
     It is the limit of a large scale, where rounding costs nothing; the value is on the private
-    side. With "paper" the Skellam bound is amplified by Zhu and Wang's theorem 5, orders 2..128
-    and 256.
+    side, and 1e-3 at least. With "paper" the Skellam bound is amplified by Zhu and Wang's theorem
+    5, orders 2..128 and 256.
     """
     q, n = _checks.rate("rate", rate), _checks.integer("rounds", rounds, 1, MAX_ROUNDS)
     _checks.open_unit("delta", delta)
@@ -239,7 +241,8 @@ def noise_multiplier(
             return (paper_limit(z, q) * n).epsilon(delta)
         return composed_epsilon([(Sampled(Gaussian(z, 1.0), q), n)], delta=delta, method=method)
 
-    return calibrate(cost, epsilon, guess=multiplier_guess(epsilon, delta, q, n)).value
+    guess = multiplier_guess(epsilon, delta, q, n)
+    return calibrate(cost, epsilon, guess=guess, min_value=_MIN_MULTIPLIER).value
 
 
 def paper_limit(z: float, rate: float) -> RdpCurve:

@@ -165,7 +165,9 @@ class RdpCurve:
 
     def __add__(self, other: RdpCurve) -> RdpCurve:
         if self.orders != other.orders:
-            raise DomainError("only Rényi curves over the same orders can be added")
+            raise DomainError(
+                "only Rényi curves over the same orders can be added; compute both over those"
+            )
         values = tuple(x + y for x, y in zip(self.values, other.values, strict=True))
         return RdpCurve(self.orders, values, self.slack + other.slack)
 
@@ -176,7 +178,9 @@ class RdpCurve:
     def minimum(self, other: RdpCurve) -> RdpCurve:
         """Return the better of two bounds on the same release, order by order."""
         if (self.orders, self.slack) != (other.orders, other.slack):
-            raise DomainError("only Rényi curves of the same orders and slack can be compared")
+            raise DomainError(
+                "only Rényi curves of the same orders and slack can be compared; add others up"
+            )
         return RdpCurve(self.orders, tuple(map(min, self.values, other.values)), self.slack)
 
     def epsilon(self, delta: float) -> float:

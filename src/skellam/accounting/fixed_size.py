@@ -117,7 +117,7 @@ def poisson_sizes(rate: float, population: int) -> Sizes:
     return (*found, (1.0, beyond * (1 + 1e-9) + 1e-300))
 
 
-def largest_sizes(sizes: Sizes, chance: float) -> Sizes:
+def max_sizes(sizes: Sizes, chance: float) -> Sizes:
     """Return the law of the largest ``sizes``, given that it is one of those, of this ``chance``.
 
     Profiles rise with the share, so no other event of this chance, or of a larger one, has a larger

@@ -115,7 +115,10 @@ def from_record(record: Mapping[str, Any]) -> Mechanism:
             run_chance = rest.pop("run_chance", 1.0)
             return SampledKnownSize(_noise_from(rest), rate, population, run_chance)
         case _:
-            raise DomainError(f"no sampling is named {sampling!r}")
+            raise DomainError(
+                f"no sampling is named {sampling!r}; there are poisson, without-replacement and "
+                "poisson-known-size"
+            )
 
 
 def _mixture(record: Any) -> tuple[tuple[float, float], ...]:  # noqa: ANN401  (parsed JSON)
@@ -142,7 +145,9 @@ def _noise_from(record: dict[str, Any]) -> NoiseMechanism:
 def _take(record: dict[str, Any], *names: str) -> list[Any]:
     missing = [name for name in names if name not in record]
     if missing:
-        raise DomainError(f"a mechanism's record lacks {', '.join(missing)}")
+        raise DomainError(
+            f"a mechanism's record lacks {', '.join(missing)}; use what to_record returns"
+        )
     return [record.pop(name) for name in names]
 
 
@@ -169,7 +174,9 @@ def to_event(mechanism: Mechanism, *, rounds: int = 1) -> Event:
     match mechanism:
         case Sampled(rate=rate):
             if noise.adjacency is Adjacency.REPLACE_ONE:
-                raise DomainError("dp_accounting has Poisson samples under add/remove alone")
+                raise DomainError(
+                    "dp_accounting has Poisson samples under add/remove alone; use to_distribution"
+                )
             event = dp_accounting.PoissonSampledDpEvent(rate, event)
         case SampledKnownSize():
             raise DomainError(
@@ -207,7 +214,9 @@ def from_event(event: Any) -> list[Release]:  # noqa: ANN401
         case dp.ComposedDpEvent(events=events):
             return [release for part in events for release in from_event(part)]
         case _:
-            raise DomainError(f"no release is known for the event {event!r}")
+            raise DomainError(
+                f"no release is known for the event {event!r}; pass one that `to_event` returns"
+            )
 
 
 def to_distribution(pld: Pld) -> Any:  # noqa: ANN401

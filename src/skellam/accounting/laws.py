@@ -207,7 +207,7 @@ def discrete_gaussian_sum_law(sigma: float, shares: int) -> Law:
     n = _checks.integer("shares", shares, 1)
     if not n <= _MAX_COPIES:
         raise CertificateError(
-            f"{n} shares are beyond {_MAX_COPIES}, the largest number that is certified"
+            f"{n} shares are beyond {_MAX_COPIES}, the largest that is certified; plan with fewer"
         )
     right = log_discrete_gaussian(sigma)
     fits(n * sigma**2)

@@ -393,7 +393,7 @@ def replace_one(noise: _NoiseT) -> _NoiseT:
     moved by the uncertified mass once, so the slack factor 1 + e^epsilon covers both as it stands.
     """
     if checked_noise(noise).adjacency is Adjacency.REPLACE_ONE:  # type: ignore[arg-type]
-        raise DomainError("the mechanism is under replace-one already")
+        raise DomainError("the mechanism is under replace-one already; use it as it is")
     if isinstance(noise, Joint):
         parts = tuple(replace_one(part) for part in noise.parts)
         return replace(noise, adjacency=Adjacency.REPLACE_ONE, parts=parts)

@@ -21,7 +21,7 @@ from skellam.accounting.curves import NO_SLACK, ORDERS, RdpCurve, Slack
 from skellam.accounting.fixed_size import (
     Sizes,
     fixed_size_laws,
-    largest_sizes,
+    max_sizes,
     poisson_sizes,
     replaced_size_law,
 )
@@ -59,6 +59,8 @@ _OUTSIDE = 30.0
 """Minus the logarithm of the tilted mass beyond each end of an FFT's window."""
 _LOG_SIZES = range(12, 22)
 _MAX_SIZE = 1 << _LOG_SIZES[-1]
+_MANY = 10**7
+"""Rounds beyond which smaller FFTs must do, so that a calibration takes seconds."""
 _TOLERANCE = 5e-5
 """The part of epsilon that equidistant losses may cost, where the largest FFT allows it."""
 
@@ -197,9 +199,10 @@ class _Transformed(NamedTuple):
         # b_j = sum over i > j of masses_i e^(-(theta + 1)(l_i - l_j)), and then
         # delta(l_j) e^(theta l_j - log_mass) = sum_(i >= j) (e^h - 1) b_i e^(-theta (l_i - l_j)).
         # Sums of positive terms as recursions: relative errors are below 4 N units.
-        fall = math.exp(-(theta + 1) * h)
-        b = lfilter([0.0, fall], [1.0, -fall], self.masses[::-1])
-        d = lfilter([math.expm1(h)], [1.0, -math.exp(-theta * h)], b)[::-1]
+        # Of e^h - 1 and the first e^(-(theta + 1) h) the product is taken: e^h may overflow.
+        fall, slow = math.exp(-(theta + 1) * h), math.exp(-theta * h)
+        b = lfilter([0.0, 1.0], [1.0, -fall], self.masses[::-1])
+        d = lfilter([-slow * math.expm1(-h)], [1.0, -slow], b)[::-1]
         # Cauchy-Schwarz with weights e^(-theta x) (1 - e^-x): their squares, summed over a grid.
         integral = 1 / (2 * theta * (2 * theta + 1) * (theta + 1))
         weights = math.sqrt(integral / h + 1 / (theta + 1) ** 2)
@@ -221,7 +224,7 @@ def _transformed(
     # Multiples of the interval are exact integers of float64.
     finest = 1e-14 * max(float(np.abs(law.losses).max()) for law, _ in parts) + 1e-300
     exact = sum(n * _log_moment(law.losses, law.masses, np.array([probe]))[0] for law, n in parts)
-    for log_size in _LOG_SIZES:
+    for log_size in _LOG_SIZES if releases <= _MANY else _LOG_SIZES[:-2]:
         size = 1 << log_size
         # Room for the upper neighbours of the largest losses, where releases are few.
         used = size - 4 - min(2 * releases, size // 8)
@@ -395,7 +398,10 @@ class Pld:
 
     def _epsilon(self, delta: float) -> float:
         first = self.remove.epsilon(delta)
-        return first if self.add is self.remove else max(first, self.add.epsilon(delta))
+        # One profile tells whether the other direction costs more, where an epsilon takes two.
+        if self.add is self.remove or self.add.delta(first) <= delta:
+            return first
+        return max(first, self.add.epsilon(delta))
 
     def _delta(self, epsilon: float) -> float:
         first = self.remove.delta(epsilon)
@@ -509,7 +515,7 @@ def _sizes(mechanism: SampledWithoutReplacement | SampledKnownSize) -> Sizes:
             return ((mechanism.rate, 1.0),)
         case SampledKnownSize():
             every = poisson_sizes(mechanism.rate, mechanism.population)
-            return largest_sizes(every, mechanism.run_chance)
+            return max_sizes(every, mechanism.run_chance)
         case _:
             assert_never(mechanism)
 

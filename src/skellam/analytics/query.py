@@ -135,7 +135,7 @@ class Counts(Generic[Label]):
 
     def __getitem__(self, label: Label) -> Estimate:
         if label not in self.labels:
-            raise DomainError(f"there is no bucket {label!r}")
+            raise DomainError(f"there is no bucket {label!r}; `labels` has all of them")
         value = float(self.values[self.labels.index(label)])
         return Estimate(value, self.variance, lowest=self.lowest)
 

@@ -153,7 +153,9 @@ def finest(options: PlanOptions) -> int:
     max_steps = 2.0 ** (bits - 1) / (clients + 10 * 2 * z)
     steps = min(math.floor(max_steps), math.ceil(FINEST_DEVIATION / z))
     if steps < 1:
-        raise InfeasibleError(f"{bits} bits cannot carry a sum over {clients} clients")
+        raise InfeasibleError(
+            f"{bits} bits cannot carry a sum over {clients} clients; use more bits"
+        )
     return steps
 
 

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from skellam.plan.explanation import Explanation
 
 
-_ONE_SERVER: dict[str, Any] = {"aggregation": Servers.ONE, "noise_by": None}
+_ONE_SERVER: dict[str, Any] = {
+    "aggregation": Servers.ONE,
+    "noise_by": None,
+    "correlation": None,
+}
 RIVALS: dict[str, dict[str, Any]] = {
     "this plan": {},
     "the paper's method": {
@@ -79,6 +83,13 @@ def plan(
     noise_by: Annotated[
         NoiseBy | None, typer.Option(help="With two servers, who adds noise; both unless given.")
     ] = None,
+    correlation: Annotated[
+        str | None,
+        typer.Option(help='Noise that cancels over rounds: "auto", or a band such as 4,2,1.'),
+    ] = None,
+    server_momentum: Annotated[
+        float, typer.Option(help="Momentum of the server, which a band is chosen for.")
+    ] = 0.0,
     dropout: Annotated[float, typer.Option(help="Share of a cohort that may drop out.")] = 0.0,
     colluding: Annotated[
         float, typer.Option(help="Share of the POPULATION that may work for the server.")
@@ -126,6 +137,12 @@ def plan(
         --epsilon 1 --delta 1e-5 --aggregation two-servers
 
     \b
+    Noise that cancels over rounds: one epsilon against everybody:
+    skellam plan --dimension 5000 --clip 1 --cohort 154 --population 2000 --rounds 50 \\
+        --sampling cyclic --epsilon 4 --delta 0.0005 --aggregation two-servers \\
+        --correlation auto --server-momentum 0.9
+
+    \b
     How many bits are enough? (Any parameter; lists as epsilon=1,2,4.)
     skellam plan --dimension 250 --clip 10 --cohort 1000 --sampling all \\
         --epsilon 1 --delta 1e-5 --sweep bits=10..20..2 --plot bits.png
@@ -135,6 +152,7 @@ def plan(
         settings["compression"] = int(compression)
     with suppress(ValueError):
         settings["signal"] = float(signal)
+    settings["correlation"] = correlation_of(correlation)
     if plot is not None and sweep is None:
         raise DomainError("--plot draws a sweep; add --sweep, for instance --sweep bits=8..20")
     if sweep is not None:
@@ -143,6 +161,18 @@ def plan(
         _compare(settings, out, as_json=as_json)
     else:
         _one(settings, out, as_json=as_json)
+
+
+def correlation_of(text: str | None) -> str | tuple[int, ...] | None:
+    """Return what ``--correlation`` asks for: "auto", or a band."""
+    if text is None or text == "auto":
+        return text
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError as error:
+        raise DomainError(
+            f'--correlation must be "auto" or integers such as 4,2,1, got {text!r}'
+        ) from error
 
 
 def _made(settings: dict[str, Any], **changes: Any) -> CalibratedPlan:  # noqa: ANN401  (fields of a plan)
@@ -245,7 +275,10 @@ def _row(settings: dict[str, Any], name: str, value: Any) -> dict[str, Any]:  # 
 def _plot(rows: list[dict[str, Any]], name: str, path: Path) -> None:
     found = [row for row in rows if row["reason"] is None]
     if not found:
-        raise InfeasibleError(f"no value of {name} meets the targets, so there is nothing to draw")
+        raise InfeasibleError(
+            f"no value of {name} meets the targets, so there is nothing to draw; "
+            "sweep over other values or relax the targets"
+        )
     draw(
         path,
         [row["value"] for row in found],

@@ -13,6 +13,7 @@ import typer
 from skellam import _checks
 from skellam.accounting.guarantee import rounded_up
 from skellam.cli.answer import AsJson, answer, table
+from skellam.cli.plan import correlation_of
 from skellam.errors import DomainError
 from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, NoiseBy, Sampling, Servers
 
@@ -62,6 +63,10 @@ def train(
     noise_by: Annotated[
         NoiseBy | None, typer.Option(help="With two servers, who adds noise; both unless given.")
     ] = None,
+    correlation: Annotated[
+        str | None,
+        typer.Option(help='Noise that cancels over rounds: "auto", or a band such as 4,2,1.'),
+    ] = None,
     bits: Annotated[
         int | None, typer.Option(help="Bits of a coordinate on the wire; 16 unless given.")
     ] = None,
@@ -100,6 +105,8 @@ def train(
     skellam train digits --epsilon 4 --folder runs/first
     skellam train digits --folder runs/first --resume
     skellam train digits --epsilon 4 --aggregation two-servers --folder runs/two
+    skellam train digits --epsilon 4 --aggregation two-servers --sampling cyclic \\
+        --correlation auto --folder runs/one-epsilon
     skellam train digits --epsilon 4 --adaptive-clip 0.5 --folder runs/adaptive
     skellam train emnist --data emnist_all.sqlite --plan plan.json --folder runs/emnist
 
@@ -114,6 +121,7 @@ def train(
         "sampling": sampling,
         "aggregation": aggregation,
         "noise_by": noise_by,
+        "correlation": correlation_of(correlation),
         "dropout": dropout,
         "quantile_noise": quantile_noise,
     }

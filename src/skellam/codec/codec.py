@@ -184,7 +184,9 @@ class Codec:
         self._require_mine(total)
         sampler = self._sampler
         if sampler is None or not self.spec.central:
-            raise DomainError(f"{self.spec.noise} leaves no noise to the server")
+            raise DomainError(
+                f"{self.spec.noise} leaves no noise to the server; decode the sum as it is"
+            )
         values = total.values[: self.spec.sent_dim].copy()
         add_lattice(values, draw(sampler, len(values), entropy=entropy), self.spec.bits)
         clip_count = self._clip_codec and self._clip_codec.add_central_noise(
@@ -233,7 +235,8 @@ class Codec:
             raise DomainError("a noise seed was given twice; remove the noise of each message once")
         if len(opened) > total.messages:
             raise DomainError(
-                f"{len(opened)} noise seeds were given for the noise of {total.messages} messages"
+                f"{len(opened)} noise seeds were given for the noise of {total.messages} messages; "
+                "give at most one a message"
             )
         values = np.negative(total.values[: self.spec.sent_dim])  # -(-total + noise)
         for seed in opened:
@@ -263,17 +266,41 @@ class Codec:
         if self._is_integer:
             return Reals(centred(total).astype(np.float64), total.replayable)
         y = centred(total)[: spec.sent_dim].astype(np.float32)
+        return self._turned_back(y, replayable=total.replayable)
+
+    def decode_estimate(self, estimate: Reals) -> Reals:
+        """Return an estimate of a sum, made from noisy sums of several rounds, in real units.
+
+        It has a number for each coordinate of a message, in the integer domain. Whoever made it
+        answers for its noise; this codec's spec tells nothing of it.
+        """
+        if len(estimate) != self.spec.message_len or self.spec.clip_count is not None:
+            raise ShapeError(
+                f"an estimate must hold {self.spec.message_len} numbers and no clip count, "
+                f"got {len(estimate)}"
+            )
+        if self._is_integer:
+            return estimate
+        y = estimate.values.astype(np.float32)
+        return self._turned_back(y, replayable=estimate.replayable)
+
+    def _turned_back(self, y: NDArray[np.float32], *, replayable: bool) -> Reals:
+        """Return sent coordinates of a sum, in the integer domain, as a vector of real units."""
+        spec = self.spec
         if self._subset is not None:
             y, sent = np.zeros(spec.padded_dim, dtype=np.float32), y
             y[self._subset] = sent
         gain = spec.padded_dim / spec.sent_dim / spec.scale
-        return Reals(self._rotation.backward(y, gain, spec.dimension), total.replayable)
+        return Reals(self._rotation.backward(y, gain, spec.dimension), replayable)
 
     def clip_count(self, total: Residues) -> float:
         """Return how many clients were within the clip less how many were not, with noise."""
         self._require_final(total)
         if self._clip_codec is None:
-            raise DomainError("the spec gives no noise to clip_count, so no message carries it")
+            raise DomainError(
+                "the spec gives no noise to clip_count, so no message carries it; "
+                "plan with quantile_noise"
+            )
         part = self._clip_part(total, self._clip_codec.final_label)
         return float(self._clip_codec.decode(part).values[0])
 

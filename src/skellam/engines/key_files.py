@@ -43,7 +43,10 @@ def write_roster(path: Path, publics: Iterable[Path]) -> Roster:
     for public in publics:
         number, key = _entry(public, _read(public, _PUBLIC))
         if number in keys:
-            raise DataError(f"{public} has the number {number}, which another key has already")
+            raise DataError(
+                f"{public} has the number {number}, which another key has already; "
+                "make one of them anew with `skellam keys new --number`"
+            )
         keys[number] = key
     record = {"keys": {str(number): keys[number].hex() for number in sorted(keys)}}
     path.write_text(_text(_ROSTER, record), encoding="utf-8")
@@ -56,14 +59,14 @@ def read_roster(path: str | Path) -> Roster:
     try:
         return Roster({int(n): bytes.fromhex(key) for n, key in record["keys"].items()})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is no roster") from error
+        raise DataError(f"{path} is no roster; write one with `skellam keys roster`") from error
 
 
 def read_public(path: Path) -> bytes:
     """Return the public key that `write_identity` wrote beside a secret one."""
     _, key = _entry(path, _read(path, _PUBLIC))
     if len(key) != 32:
-        raise DataError(f"{path} has no public key of 32 bytes")
+        raise DataError(f"{path} has no public key of 32 bytes; copy it again from its client")
     return key
 
 
@@ -86,4 +89,4 @@ def _entry(path: Path, record: dict[str, Any]) -> tuple[int, bytes]:
     try:
         return int(record["number"]), bytes.fromhex(record["key"])
     except (KeyError, TypeError, ValueError):
-        raise DataError(f"{path} has no number or no key") from None
+        raise DataError(f"{path} has no number or no key; copy it again from its client") from None

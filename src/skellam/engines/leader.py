@@ -104,7 +104,7 @@ class HttpsLine:
         with httpx.Client(verify=context, trust_env=False, headers=_AS_IS) as client:
             while True:
                 try:
-                    status, content = self._post(client, message, deadline)
+                    status, content = self._exchanged(client, message, deadline)
                 except httpx.TransportError as error:
                     failure = str(error)
                 else:
@@ -118,7 +118,7 @@ class HttpsLine:
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
 
-    def _post(self, client: Client, message: bytes, deadline: float) -> tuple[int, bytes]:
+    def _exchanged(self, client: Client, message: bytes, deadline: float) -> tuple[int, bytes]:
         """Return status and content of the reply, read no further than they may go."""
         from httpx import ReadTimeout
 
@@ -155,6 +155,7 @@ class Leader:
         self, path: Path, phase: _Phase, setting: LeaderSetting, helper: HelperLine
     ) -> None:
         self._path, self._phase, self._setting, self._helper = path, phase, setting, helper
+        self._settled: int | None = None
 
     @classmethod
     def open(
@@ -202,6 +203,14 @@ class Leader:
         return self._idle.release
 
     @property
+    def settled(self) -> int | None:
+        """The round that `settle` finished after a kill or an error, if it finished one.
+
+        Whoever does not use its release takes it out of the band with `forget`.
+        """
+        return self._settled
+
+    @property
     def _idle(self) -> Idle:
         if not isinstance(self._phase, Idle):
             raise ProtocolError("a request to the helper is open; call settle() first")
@@ -222,7 +231,7 @@ class Leader:
 
     def _settle_round(self, waiting: Waiting) -> None:
         try:
-            self._finish(waiting, {})
+            self._settled = self._finish(waiting, {}).round_
         except ThresholdError as error:
             if isinstance(self._phase, Waiting):
                 raise
@@ -279,6 +288,13 @@ class Leader:
         if opened.release is None:
             raise ProtocolError("the round opened nothing")
         return opened.release
+
+    def forget(self, *rounds: int) -> None:
+        """Take spoiled or lost ``rounds`` out of the band on both sides; participations stay."""
+        self.settle()
+        self._forget(self._idle.forget(*rounds))
+        if self._settled in rounds:
+            self._settled = None
 
     def abandon(self) -> None:
         """Give the open round up: the helper forgets it if it answered; participations stay."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain
 from typing import Protocol, TypeAlias
@@ -86,6 +86,8 @@ class RoundResult:
     """How far the sum spread over the modulus; there is none without a ring."""
     clip_count: float | None = None
     """Clients within the clip less those beyond it, with noise, if ``plan.quantile_noise`` asks."""
+    later: bytes = field(default=b"", repr=False)
+    """What later rounds of a band need of this one and those before: a secret of the servers'."""
 
 
 class Aggregate(Protocol):
@@ -112,6 +114,7 @@ def unmasked(
     spend: Spend = spend_nothing,
 ) -> RoundResult:
     """Sum the survivors' messages without masks: for simulation, and for central noise."""
+    require_independent(plan)
     source = by_purpose(entropy)
     require_cohort(plan, round_)
     require_survivors(plan, round_)
@@ -154,10 +157,7 @@ def trusted_sum(
     require_cohort(plan, round_)
     require_survivors(plan, round_)
     codec = round_.codec(plan)
-    with closing(
-        _messages(codec.without_noise(), update, dict.fromkeys(round_.survivors), source)
-    ) as messages:
-        total = codec.add(messages)
+    total = sum_without_noise(codec, round_.survivors, update, source)
     spend()
     shares = len(round_.survivors) - len(_surplus(plan, codec, round_))
     total = codec.add_shares(total, shares, entropy=source("server"))
@@ -213,6 +213,24 @@ def non_private(
             total += x if np.isfinite(x).all() else 0.0
     spend()
     return RoundResult(Reals(total), round_.survivors, None)
+
+
+def sum_without_noise(
+    codec: Codec, clients: Collection[int], update: ClientUpdate, entropy: EntropySource
+) -> Residues:
+    """Return the sum of the messages of ``clients``, none of which has noise."""
+    without = dict.fromkeys(clients)
+    with closing(_messages(codec.without_noise(), update, without, entropy)) as messages:
+        return codec.add(messages)
+
+
+def require_independent(plan: CalibratedPlan) -> None:
+    """Raise unless every round of ``plan`` is opened by itself."""
+    if plan.correlated:
+        raise DomainError(
+            "the noise of this plan cancels over rounds, so that no round can be run by itself; "
+            "use federated.train, or skellam.engines.correlated"
+        )
 
 
 def require_cohort(plan: CalibratedPlan, round_: Round) -> None:

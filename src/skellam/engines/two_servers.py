@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from skellam.codec import Codec
+import numpy as np
+
+from skellam.codec import Codec, WrapEstimate
 from skellam.engines import local
 from skellam.engines.local import AnyEntropy, ClientUpdate, EntropySource, Round, RoundResult, Spend
 from skellam.errors import DomainError
 from skellam.plan import CalibratedPlan, Noise, Servers
 from skellam.twoserver import RunConstants, simulation
-from skellam.vectors import Residues
+from skellam.twoserver.leader import Release
+from skellam.vectors import Reals, Residues
 
 
 def constants(
@@ -36,6 +39,8 @@ def constants(
         variance=plan.variance,
         norm_bound=norm_bound(plan) * (1 + 1e-9),  # whatever a client's own arithmetic gives
         noise_by="helper" if plan.noise_by == "helper" else "both",
+        band=plan.band,
+        separation=plan.groups if plan.correlated else 1,
         participations=min(
             total, plan.participations if participations is None else participations
         ),
@@ -50,11 +55,12 @@ def norm_bound(plan: CalibratedPlan) -> float:
     """Return the norm of vectors that the plan's noise protects as well as what clients send.
 
     Rounding is accounted for as part of the mechanism, so that this is no bound on the rounded
-    vector itself: it is the deviation of one server's noise over the effective multiplier.
+    vector itself: it is the deviation of one server's noise over the effective multiplier, and over
+    the norm of the band where there is one.
     """
     if plan.noise is Noise.NONE:
         return plan.scale * plan.sent_clip
-    return math.sqrt(plan.variance) / plan.effective_multiplier
+    return math.sqrt(plan.variance) / plan.effective_multiplier / math.hypot(*plan.band)
 
 
 def require_two_servers(plan: CalibratedPlan) -> None:
@@ -79,6 +85,7 @@ def two_servers(
     clients to the planned participations.
     """
     require_two_servers(plan)
+    local.require_independent(plan)
     local.require_cohort(plan, round_)
     local.require_survivors(plan, round_)
     codec, source = round_.codec(plan), local.by_purpose(entropy)
@@ -91,18 +98,31 @@ def two_servers(
     ended = simulation.run_round(
         begun,
         0,
-        _Vectors(codec, round_.survivors, update, source),
+        Vectors(codec, round_.survivors, update, source),
         entropy=source("protocol"),
         round_input=round_.model,
         label=codec.label,
         before_job=spend,
     )
-    total = replace(ended.release.total, label=codec.final_label, messages=len(round_.survivors))
-    return local.released(plan, codec, total, round_.survivors)
+    total, wrap = opened(plan, codec, ended.release)
+    return RoundResult(total, round_.survivors, wrap)
+
+
+def opened(plan: CalibratedPlan, codec: Codec, release: Release) -> tuple[Reals, WrapEstimate]:
+    """Return what a round of two servers opened, in the units of the updates, and its spread.
+
+    With a band it is the estimate of the round's own sum, and the ring holds c_0 times that.
+    """
+    total = replace(release.total, label=codec.final_label, messages=len(release.participants))
+    if not plan.correlated:
+        return codec.decode(total), codec.wrap(total)
+    held = np.rint(plan.band[0] * release.estimate.values).astype(np.int64) & (plan.modulus - 1)
+    wrap = codec.wrap(replace(total, values=held.astype(total.values.dtype)))
+    return codec.decode_estimate(release.estimate), wrap
 
 
 @dataclass(frozen=True, slots=True)
-class _Vectors(Mapping[int, Residues]):
+class Vectors(Mapping[int, Residues]):
     """The clients' messages, each made when it is asked for."""
 
     codec: Codec

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.engines import local
+from skellam.engines import correlated, local
 from skellam.engines.sampling import bernoulli
 from skellam.engines.two_servers import two_servers as two_servers_round
 from skellam.entropy import Entropy
@@ -44,6 +44,8 @@ class ServerOptimiser:
     apply: Callable[[ServerState, Vector], ServerState]
     powers: tuple[int, ...] = (1,)
     """With which power of the updates' unit each of the moments grows."""
+    momentum: float | None = None
+    """Momentum of a server that gives all updates the same weight; None for any other server."""
 
     def rescaled(self, state: ServerState, ratio: float) -> ServerState:
         """Return ``state`` as if all updates so far had been ``ratio`` times as long."""
@@ -65,7 +67,7 @@ def fedavg(*, learning_rate: float = 1.0, momentum: float = 0.0) -> ServerOptimi
         return ServerState(state.model + step * velocity, (velocity,), state.step + 1)
 
     settings = f"learning_rate={learning_rate!r}, momentum={momentum!r}"
-    return ServerOptimiser(f"fedavg({settings})", init, apply)
+    return ServerOptimiser(f"fedavg({settings})", init, apply, momentum=float(momentum))
 
 
 def adam(
@@ -100,6 +102,21 @@ def _require_like(state: ServerState, update: Vector) -> None:
         )
 
 
+def require_server(plan: CalibratedPlan, server: ServerOptimiser) -> None:
+    """Raise unless noise that cancels over rounds cancels in the model of ``server`` too."""
+    if not plan.correlated or server.momentum == plan.server_momentum:
+        return
+    if server.momentum is None:
+        raise DomainError(
+            f"{server.name} gives rounds different weights, so that their noise would not cancel; "
+            "use fl.fedavg, or plan with correlation=None"
+        )
+    raise DomainError(
+        f"server_momentum={plan.server_momentum:g} is planned for, and {server.name} has another; "
+        "plan with the server's momentum"
+    )
+
+
 Dropout: TypeAlias = float | Mapping[int, Collection[int]]
 
 
@@ -115,6 +132,8 @@ class Aggregation:
     run: local.Aggregate
     name: str
     dropout: Dropout = 0.0
+    run_correlated: correlated.CorrelatedAggregate | None = None
+    """How rounds are run whose noise cancels over rounds, where that can be."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.dropout, Mapping):
@@ -175,6 +194,11 @@ class Aggregation:
                 "clip must be given: the plan spends on a clip that adapts; "
                 "or plan without quantile_noise"
             )
+        if plan.correlated and not (self.run_correlated or self.run is local.non_private):
+            raise DomainError(
+                f"correlation is planned, and {self.name} runs every round by itself; use "
+                "aggregate=fl.two_servers(), or fl.unmasked()"
+            )
         round_ = local.Round(0, bytes(32), tuple(range(plan.invited)))
         local.require_cohort(plan, round_)
         self._require_survival(plan, round_)
@@ -196,7 +220,7 @@ class Aggregation:
 
 def unmasked(*, dropout: Dropout = 0.0) -> Aggregation:
     """Return summing without masks: the same integers as `secure`, for simulation."""
-    return Aggregation(local.unmasked, "unmasked", dropout)
+    return Aggregation(local.unmasked, "unmasked", dropout, correlated.unmasked)
 
 
 def trusted_sum(*, dropout: Dropout = 0.0) -> Aggregation:
@@ -211,7 +235,7 @@ def secure(*, dropout: Dropout = 0.0) -> Aggregation:
 
 def two_servers(*, dropout: Dropout = 0.0) -> Aggregation:
     """Return the whole protocol of a leader and a helper that do not collude."""
-    return Aggregation(two_servers_round, "two_servers", dropout)
+    return Aggregation(two_servers_round, "two_servers", dropout, correlated.two_servers)
 
 
 def non_private(*, dropout: Dropout = 0.0) -> Aggregation:

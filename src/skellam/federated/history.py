@@ -54,6 +54,8 @@ class Checkpoint:
     """The ledger's last line, which it must still have; none where nothing is spent."""
     clip: AdaptiveClip | None = None
     """The clip of round ``round``, if it adapts."""
+    earlier: bytes = b""
+    """What the rounds so far left for those of the same band (`skellam.engines.correlated`)."""
 
     def save(self, path: Path) -> None:
         """Replace the checkpoint at ``path``."""
@@ -61,6 +63,8 @@ class Checkpoint:
         arrays = {f"memory_{i}": array for i, array in enumerate(self.state.moments)}
         if self.clip is not None:
             arrays["clip"] = np.array([self.clip.clip, self.clip.target, self.clip.learning_rate])
+        if self.earlier:
+            arrays["earlier"] = np.frombuffer(self.earlier, dtype=np.uint8)
         head = self.head or Head()
         np.savez(
             buffer,
@@ -91,6 +95,7 @@ class Checkpoint:
                     fingerprint=str(file["fingerprint"]),
                     head=Head(line, digest) if line else None,
                     clip=_clip(file["clip"]) if "clip" in file else None,
+                    earlier=file["earlier"].tobytes() if "earlier" in file else b"",
                 )
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise DataError(

@@ -5,7 +5,8 @@ costs nothing. A round is drawn and run; when its messages are in, its release i
 then the sum is opened, applied to the model, measured on public data, and kept: first its record,
 then the checkpoint. Killed anywhere, the run goes on from its last checkpoint. Noise that replays
 gives the round that was cut off again and costs nothing more; secret noise is drawn anew, and both
-releases count if the first was spent, for it may have been seen.
+releases count if the first was spent, for it may have been seen. Where noise cancels over rounds
+such a round is left out instead: opened again, it would show clients of earlier rounds twice.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.ledger import Head, Ledger
+from skellam.engines.correlated import CorrelatedAggregate
 from skellam.engines.local import Round, RoundResult, adaptive, require_cohort
 from skellam.engines.sampling import bernoulli
 from skellam.entropy import Entropy, random_bytes
@@ -39,7 +41,14 @@ from skellam.errors import (
     ThresholdError,
     TrainingError,
 )
-from skellam.federated.aggregation import Aggregation, ServerOptimiser, ServerState, Vector, fedavg
+from skellam.federated.aggregation import (
+    Aggregation,
+    ServerOptimiser,
+    ServerState,
+    Vector,
+    fedavg,
+    require_server,
+)
 from skellam.federated.history import Checkpoint, Folder, Header, History, Record, Stop
 from skellam.federated.monitoring import Watch, events
 from skellam.federated.sampling import Participations, Population, Streams
@@ -166,10 +175,16 @@ class _Setup:
                 f"aggregate must be an Aggregation such as fl.secure(), got {self.aggregate!r}"
             )
         self.aggregate.require(self.plan, self.clip)
+        require_server(self.plan, self.server)
 
     @property
     def plan(self) -> CalibratedPlan:
         return self.population.plan
+
+    @property
+    def correlated(self) -> CorrelatedAggregate | None:
+        """How rounds are run, if their noise cancels over rounds."""
+        return self.aggregate.run_correlated if self.plan.correlated else None
 
     @property
     def header(self) -> Header:
@@ -238,20 +253,26 @@ class _Rounds:
         self._max_failures = max_failures
         self._names = tuple(setup.task.clients)
         self._counts = self._participations(start)
+        kept = files.participations()
+        cut_off = kept is not None and kept.round == start and not setup.streams.replayable
+        self._cut_off = start if cut_off else None
+        """A round that may have been opened before a kill. With a band it is not opened again, with
+        other noise: the sums of all rounds of the band are in it."""
 
-    def run(self, number: int, model: Vector, clip: AdaptiveClip | None) -> _Outcome:
-        """Return what round ``number`` releases, and the clip of the next one.
+    def run(self, before: Checkpoint) -> _Outcome:
+        """Return what the round after ``before`` releases, and the clip of the next one.
 
         It is spent before its sum opens, or `BudgetError` stops it. A round with too few clients
         releases nothing, costs nothing and leaves the clip.
         """
+        number, model = before.round, before.state.model
         entropy = self._setup.streams.scope(f"round/{number}")
         round_ = self._invite(number, model, entropy)
         allowed = floor(self._max_failures * len(round_.members))
         clients = _Clients(self, model, round_, entropy, allowed)
         skipped: dict[str, str] = {}
         try:
-            outcome = self._released(round_, clients, clip, entropy)
+            outcome = self._released(round_, clients, before, entropy)
             if isinstance(outcome[0], _Skipped):
                 skipped = {"skipped": outcome[0].reason}
                 log.warning("round %d was skipped: %s", number, outcome[0].reason)
@@ -271,9 +292,12 @@ class _Rounds:
         return outcome
 
     def _released(
-        self, round_: Round, clients: _Clients, clip: AdaptiveClip | None, entropy: Streams
+        self, round_: Round, clients: _Clients, before: Checkpoint, entropy: Streams
     ) -> _Outcome:
-        plan, run = self._setup.plan, self._setup.aggregate.run
+        plan, run, clip = self._setup.plan, self._setup.aggregate.run, before.clip
+        correlated = self._setup.correlated
+        if correlated and round_.number == self._cut_off:
+            return _Skipped("cut off before it was kept"), clip
 
         def spend() -> None:
             self._keep_participations(round_.number, clients)
@@ -282,6 +306,9 @@ class _Rounds:
 
         try:
             require_cohort(plan, round_)
+            if correlated is not None:
+                update, earlier = clients.update, before.earlier
+                return correlated(plan, round_, update, earlier, entropy=entropy, spend=spend), None
             if clip is None:
                 return run(plan, round_, clients.update, entropy=entropy, spend=spend), None
             return adaptive(run, plan, round_, clients.update, clip, entropy=entropy, spend=spend)
@@ -433,13 +460,19 @@ class _Loop:
             self.worker.observe(record)
         for number in range(start.round, self.setup.plan.rounds):
             try:
-                outcome, clip = self.rounds.run(number, checkpoint.state.model, checkpoint.clip)
+                outcome, clip = self.rounds.run(checkpoint)
             except BudgetError:
                 return checkpoint.state, Stop.BUDGET
             state = self._applied(checkpoint, outcome, clip)
             record = self._record(number, state, outcome, checkpoint.clip)
+            later = outcome.later if isinstance(outcome, RoundResult) else checkpoint.earlier
             checkpoint = replace(
-                checkpoint, round=number + 1, state=state, head=self.spender.head, clip=clip
+                checkpoint,
+                round=number + 1,
+                state=state,
+                head=self.spender.head,
+                clip=clip,
+                earlier=later,
             )
             self.files.keep(record, checkpoint)
             records.append(record)

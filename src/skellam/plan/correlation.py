@@ -22,18 +22,125 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from skellam import _checks, bands
-from skellam.errors import InfeasibleError
-from skellam.plan import integers
+from skellam.errors import DomainError, InfeasibleError
+from skellam.plan import integers, sizes
+from skellam.plan.choices import Accountant, Noise, Rounding, Sampling, Servers
+
+if TYPE_CHECKING:
+    from skellam.plan.plan import CalibratedPlan, Plan
 
 WRAP_CHANCE: Final = 1e-3
 """Chance, at most, that any coordinate wraps in any round of a run."""
+MAX_ROUNDS: Final = 1 << 20
+"""Rounds of a run with a band, at most."""
 _LONG: Final = 2000
 """Rounds from which on bands are compared by the first so many."""
+_MAX_COEFFICIENT: Final = 8
+"""The largest coefficient that is searched: larger ones gain less than 1 %, and cost bits."""
+
+
+# What a plan has to do with it.
+
+
+def check(plan: Plan) -> None:
+    """Raise unless noise can cancel over the rounds of ``plan``, where that is asked for."""
+    momentum = _checks.between("server_momentum", plan.server_momentum, 0, 1)
+    _checks.assign(plan, server_momentum=momentum)
+    asked = plan.correlation
+    if asked is None:
+        return
+    if isinstance(asked, str):
+        if asked != "auto":
+            raise DomainError(f'correlation must be a band of integers or "auto", got {asked!r}')
+    else:
+        _checks.assign(plan, correlation=bands.require_band(tuple(asked)))
+    for holds, reason in _requirements(plan):
+        if not holds:
+            raise DomainError(f"correlation {reason}")
+
+
+def _requirements(plan: Plan) -> Iterator[tuple[bool, str]]:
+    one_server = (
+        'needs aggregation="two-servers": one server opens every sum by itself, and noise of '
+        "clients cannot be taken back later"
+    )
+    sampling = (
+        'needs sampling="cyclic", which keeps the rounds of a client apart; it is not amplified by '
+        f'sampling, got sampling="{plan.sampling}"'
+    )
+    subset = (
+        "needs compression=None: the error of one subset of coordinates would add up over rounds"
+    )
+    queries = 'is for sums that add up in a model; rounding="integer" is for queries'
+    yield plan.aggregation is Servers.TWO, one_server
+    yield plan.sampling is Sampling.CYCLIC, sampling
+    yield plan.compression is None, subset
+    yield plan.rounding is not Rounding.INTEGER, queries
+    paper = 'has no bound by the paper; take accountant="best"'
+    yield plan.accountant is not Accountant.PAPER, paper
+    yield plan.rounds <= MAX_ROUNDS, f"goes with at most {MAX_ROUNDS} rounds, got {plan.rounds}"
+
+
+def check_band(plan: CalibratedPlan) -> None:
+    """Raise unless the band of a calibrated plan is the one, or of the kind, that was asked for."""
+    _checks.assign(plan, band=bands.require_band(tuple(plan.band)))
+    asked = (1,) if plan.correlation is None else plan.correlation
+    if asked not in ("auto", plan.band):
+        raise DomainError(f"band must be correlation={plan.correlation!r}, got {plan.band}")
+    if len(plan.band) > plan.groups:
+        raise DomainError(
+            f"band must have at most {plan.groups} coefficients, as many as rounds lie between two "
+            f"of one client, got {len(plan.band)}; take a shorter one, or smaller cohorts"
+        )
+
+
+def candidates(plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """Return the bands that a planner chooses from: the best of every first coefficient."""
+    if plan.correlation is None or (plan.correlation == "auto" and plan.noise is Noise.NONE):
+        return ((1,),)
+    if not isinstance(plan.correlation, str):
+        return (plan.correlation,)
+    return found_bands(run_of(plan), None, _MAX_COEFFICIENT, plan.groups)
+
+
+def run_of(plan: Plan) -> CorrelatedRun:
+    """Return the rounds of ``plan`` whose noise is to cancel."""
+    return CorrelatedRun(
+        rounds=plan.rounds,
+        participations=sizes.chosen_participations(plan),
+        separation=plan.groups,
+        momentum=plan.server_momentum,
+        noises=1 if plan.noise_by is None else plan.noise_by.servers,
+    )
+
+
+@lru_cache(maxsize=256)
+def noise_ratios(band: tuple[int, ...], rounds: int, momentum: float) -> tuple[float, float]:
+    """Return the variance of noise in an estimate, at most, and in the model, mean over rounds.
+
+    The first over that of the noise drawn, the second over what independent rounds of it leave.
+    """
+    if band == (1,):
+        return 1.0, 1.0
+    model, independent = (
+        bands.model_variances(each, rounds=rounds, momentum=momentum) for each in (band, (1,))
+    )
+    estimate = bands.estimate_variances(band, rounds=rounds)[-1]
+    return float(estimate), float(model.mean() / independent.mean())
+
+
+def signal_multiple(plan: Plan, coordinates: int) -> float:
+    """Return how many deviations half the modulus must hold so that nothing wraps in any round."""
+    allowed = _ring_variance_limit(plan.bits, WRAP_CHANCE / plan.rounds / coordinates)
+    return float((1 << (plan.bits - 1)) / math.sqrt(allowed)) if allowed > 0 else math.inf
+
+
+# Runs, rings and bands.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,23 +227,30 @@ def best_band(
     it and ``independent_noises=2`` times where both servers do so anyway; where no band is better,
     the choice is (1,) and the gain 1.
     """
-    longest = min(run.separation, run.rounds, max_band or run.separation, bands.MAX_BAND)
     _checks.integer("max_coefficient", max_coefficient, 1, bands.MAX_COEFFICIENT)
+    found = found_bands(run, ring, max_coefficient, max_band or run.separation)
+    best = max(
+        (_choice(run, band, ring, independent_noises) for band in found),
+        key=lambda choice: choice.gain,
+    )
+    if best.scale == 0:
+        raise InfeasibleError("no scale is so small that the sums fit the ring; use more bits")
+    return best
 
+
+@lru_cache(maxsize=64)
+def found_bands(
+    run: CorrelatedRun, ring: RingSignal | None, max_coefficient: int, max_band: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the best band of every first coefficient, and (1,)."""
+    longest = min(run.separation, run.rounds, max_band, bands.MAX_BAND)
     compared = min(run.rounds, _LONG)
 
     def cost(band: tuple[int, ...]) -> float:
         return _error(run, band, ring, compared, run.noises)[0]
 
     leadings = range(2, max_coefficient + 1) if longest > 1 else ()
-    found = {_searched(cost, longest, leading) for leading in leadings}
-    best = max(
-        (_choice(run, band, ring, independent_noises) for band in sorted({(1,), *found})),
-        key=lambda choice: choice.gain,
-    )
-    if best.scale == 0:
-        raise InfeasibleError("no scale is so small that the sums fit the ring; use more bits")
-    return best
+    return tuple(sorted({(1,), *(_searched(cost, longest, leading) for leading in leadings)}))
 
 
 def chosen(

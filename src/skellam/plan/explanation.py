@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from skellam.accounting import Joint, gdp_parameter
 from skellam.accounting.guarantee import rounded_up
-from skellam.plan import guarantees, sizes
+from skellam.plan import correlation, guarantees, sizes
 from skellam.plan.choices import Noise, NoiseBy, Rounding, Sampling, Signal
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def _noise(plan: CalibratedPlan) -> Iterator[Line]:
             "servers", "2", "a leader and a helper that do not collude; clients add no noise"
         )
         yield Line("noise by", str(plan.noise_by), _why_noise_by(plan.noise_by))
+    yield from _correlation(plan)
     yield Line(
         "noise multiplier",
         f"{plan.noise_multiplier:.4f}",
@@ -67,8 +68,35 @@ def _noise(plan: CalibratedPlan) -> Iterator[Line]:
     yield Line(
         "effective multiplier",
         f"{plan.effective_multiplier:.4f}",
-        "of the Gaussian mechanism that dominates a round",
+        "of the Gaussian mechanism that dominates one participation"
+        if plan.correlated
+        else "of the Gaussian mechanism that dominates a round",
     )
+
+
+def _correlation(plan: CalibratedPlan) -> Iterator[Line]:
+    if plan.correlation is None:
+        return
+    if not plan.correlated:
+        yield Line("band", "1", "no band leaves less noise in the model with these bits")
+        return
+    why = "multiplies the sums of the last rounds: their noise is taken back later"
+    yield Line("band", ",".join(map(str, plan.band)), why)
+    if plan.noise_by is None or plan.noise is Noise.NONE:
+        return
+    run, band = correlation.run_of(plan), plan.band
+    both = correlation.chosen(run, band, independent_noises=plan.noise_by.servers)
+    clients = correlation.chosen(run, band)
+    yield Line(
+        "correlation's gain",
+        f"{both.gain:.3f}",
+        f"noise of independent rounds over this, in the model; {both.last_gain:.3g} at the end",
+    )
+    if clients.gain != both.gain:
+        why = 'the same, over one server with "cyclic" cohorts'
+        if clients.gain < 1:
+            why += ", which would have less noise"
+        yield Line("gain over one server", f"{clients.gain:.3f}", why)
 
 
 def _cohort(plan: CalibratedPlan) -> Iterator[Line]:
@@ -105,7 +133,9 @@ def _ring(plan: CalibratedPlan) -> Iterator[Line]:
         return
     s = plan
     if s.rounding is not Rounding.INTEGER:
-        headroom = f"{s.signal_multiple:g} deviations fill half the modulus"
+        headroom = f"{s.signal_multiple:.4g} deviations fill half the modulus"
+        if s.correlated:
+            headroom += ": a coordinate that wraps once stays wrong"
         yield Line("scale", f"{s.scale:.6g}", headroom)
         yield Line("signal", str(s.signal), _why_signal(plan))
     yield Line("variance", f"{s.variance:.6g}", "of the guaranteed noise, integer domain")

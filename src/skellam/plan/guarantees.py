@@ -17,7 +17,7 @@ from skellam.accounting.guarantee import ZERO_OUT, Audience, Guarantee, Unit
 from skellam.errors import DomainError, InfeasibleError
 from skellam.noise import ATOM_ERROR, DRAW_DISTANCE
 from skellam.plan import clipping, sizes
-from skellam.plan.choices import Noise, NoiseBy, Sampling, Servers
+from skellam.plan.choices import Noise, NoiseBy, Rounding, Sampling, Servers
 
 if TYPE_CHECKING:
     from skellam.plan.plan import CalibratedPlan, Plan
@@ -62,17 +62,19 @@ def round_mechanism(
 ) -> accounting.NoiseMechanism:
     """Return one round, for an ``audience`` that knows that the client took part.
 
-    Without one it is whom the plan is calibrated against.
+    With a band it is one participation, in all rounds that it shows in. Without an audience it is
+    whom the plan is calibrated against.
     """
     variance = unknown_variance(plan, audience or target_audience(plan))
     if plan.noise is Noise.GAUSSIAN:
         return accounting.Gaussian(sigma=plan.noise_multiplier * plan.clip, l2=plan.clip)
     bound = codec.sensitivity(plan.spec())
-    vector = (
-        _rounded(plan, bound, variance)
-        if isinstance(bound, codec.RealSensitivity)
-        else _integer(plan, bound, variance)
-    )
+    if plan.correlated:
+        vector = _participation(plan, bound, variance)
+    elif isinstance(bound, codec.RealSensitivity):
+        vector = _rounded(plan, bound, variance)
+    else:
+        vector = _integer(plan, bound, variance)
     if plan.quantile_noise is None:
         return _as_drawn(plan, vector, plan.sent_dim)
     one = codec.IntegerSensitivity(l2=1.0, l1=1.0, dimension=1)
@@ -90,6 +92,30 @@ def _as_drawn(
         sampler_distance=min(1.0, mechanism.sampler_distance + coordinates * draws * DRAW_DISTANCE),
         atom_error=min(1.0, draws * ATOM_ERROR) if plan.noise.skellam else 0.0,
         rare=min(1.0, mechanism.rare + sizes.crowded(plan)),
+    )
+
+
+def _participation(
+    plan: CalibratedPlan, bound: codec.Sensitivity, variance: float
+) -> accounting.NoiseMechanism:
+    """Return one participation in correlated rounds (Result C): all rounds that it shows in."""
+    if isinstance(bound, codec.IntegerSensitivity):
+        return accounting.BandedSkellam(
+            variance=variance,
+            l2=bound.l2,
+            band=plan.band,
+            separation=plan.groups,
+            dimension=bound.dimension,
+        )
+    return accounting.RoundedBandedSkellam(
+        variance=variance,
+        l2=bound.l2,
+        band=plan.band,
+        separation=plan.groups,
+        dimension=bound.dimension,
+        tail=plan.tail,
+        block=plan.block,
+        coordinate_bound=bound.coordinate_bound,
     )
 
 
@@ -371,9 +397,21 @@ def _assumptions(
             )
     else:
         lines.append("the server adds the noise, and is trusted with the sum and with the noise")
+    if plan.correlated:
+        lines.extend(_of_correlated_rounds(plan, times))
     if plan.noise.continuous:
         lines.append("numbers are real: the last bits of floating-point noise may give more away")
     return tuple(lines)
+
+
+def _of_correlated_rounds(plan: CalibratedPlan, times: int) -> Iterator[str]:
+    if times > 1:
+        yield f"any two rounds of a client are at least {plan.groups} apart"
+    yield "vectors and participants depend on earlier rounds through what was opened alone"
+    yield "nothing else that depends on private data is shown, or ends the run"
+    yield "if what was opened ends the run early, all planned rounds count"
+    if plan.rounding is Rounding.UNBIASED:
+        yield "the coins of rounding are secret and decide nothing else"
 
 
 def _of_two_servers(plan: CalibratedPlan, audience: Audience) -> Iterator[str]:

@@ -17,7 +17,7 @@ from skellam.accounting.guarantee import Audience, Guarantee
 from skellam.codec import Codec, CodecSpec, WrapEstimate
 from skellam.cohorts import Tolerance, exact_share
 from skellam.errors import DataError, DomainError, KindError, ThresholdError
-from skellam.plan import choices, clipping, guarantees, integers, planner, sizes
+from skellam.plan import choices, clipping, correlation, guarantees, integers, planner, sizes
 from skellam.plan.choices import Accountant, Noise, NoiseBy, Rounding, Sampling, Servers, Signal
 from skellam.plan.signal_model import PredictedError, SignalModel, predicted_error, wrap_probability
 
@@ -62,6 +62,12 @@ class Plan:
     and ``dropout`` and ``colluding`` stay 0."""
     noise_by: NoiseBy | None = None
     """With two servers, which of them add noise; "both" unless given."""
+    correlation: str | tuple[int, ...] | None = None
+    """Noise that cancels over rounds, with two servers and cyclic cohorts (Result C): the band, the
+    integers by which the sums of the last rounds are multiplied, or ``"auto"``."""
+    server_momentum: float = 0.0
+    """Momentum of the server, which decides how noise adds up in the model, and so which band is
+    best."""
     dropout: float = 0.0
     """Share of a cohort that may drop out without harm to the guarantee."""
     expected_dropout: float | None = None
@@ -203,6 +209,9 @@ class CalibratedPlan(Plan):
     """Rotated coordinates that are sent."""
     request: Plan
     """What was asked for, without what the planner chose."""
+    band: tuple[int, ...] = (1,)
+    """What multiplies the sums of the last rounds before they are opened; (1,) where noise is
+    independent."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -218,6 +227,7 @@ class CalibratedPlan(Plan):
         _checks.integer("padded_dim", self.padded_dim, 1)
         _checks.integer("sent_dim", self.sent_dim, 1, self.padded_dim)
         _checks.integer("block", self.block, 1, self.sent_dim)
+        correlation.check_band(self)
         if not isinstance(self.request, Plan) or isinstance(self.request, CalibratedPlan):
             raise KindError(f"request must be a Plan, got {type(self.request).__name__}")
         for field in fields(Plan):
@@ -244,6 +254,11 @@ class CalibratedPlan(Plan):
         know a part of it.
         """
         return sizes.total_variance(self, self.variance)
+
+    @property
+    def correlated(self) -> bool:
+        """Whether the noise of a round is taken back in part by later ones."""
+        return self.band != (1,)
 
     def min_survivors(self, cohort: int) -> int:
         """Return how many of ``cohort`` clients must send their vector for the sum to be opened."""
@@ -313,12 +328,18 @@ class CalibratedPlan(Plan):
 
     @property
     def effective_multiplier(self) -> float:
-        """Noise multiplier of the Gaussian mechanism that dominates one round."""
+        """Noise multiplier of the Gaussian mechanism that dominates one round.
+
+        With a band, of one participation, which shows in as many rounds as the band is long.
+        """
         return guarantees.effective_multiplier(self)
 
     @property
     def error(self) -> PredictedError:
-        """Expected squared error of a coordinate of the mean, by its causes."""
+        """Expected squared error of a coordinate of the mean, by its causes.
+
+        With a band, that of independent rounds which leave as much in the model, mean over rounds.
+        """
         if self.noise.continuous or integers.is_integer(self):
             return PredictedError(noise=self.total_variance / self.cohort**2)
         return predicted_error(
@@ -422,7 +443,12 @@ class CalibratedPlan(Plan):
         return Codec(self.spec(cohort=cohort), public_seed=public_seed)
 
     def round_seed(self, *, model: bytes, round_: int) -> bytes:
-        """Return the public seed of a round: it follows from plan, model and round number alone."""
+        """Return the public seed of a round: it follows from plan, model and round number alone.
+
+        With a band it is the same in all rounds: their sums are added up as they are.
+        """
+        if self.correlated:
+            model, round_ = bytes(32), 0
         return codec.public_seed(plan=self.digest, model=model, round_=round_)
 
 
@@ -531,6 +557,7 @@ def _check(plan: Plan) -> None:
     _check_shares(plan)
     integers.check(plan)
     clipping.check(plan)
+    correlation.check(plan)
 
 
 def _signal(value: Signal | float | str) -> Signal | float:

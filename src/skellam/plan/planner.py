@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, assert_never
 from skellam import _checks, accounting
 from skellam.accounting.accountants import multiplier_guess
 from skellam.codec import MAX_RADIUS, rounded_norm_bound
-from skellam.errors import CertificateError, InfeasibleError
-from skellam.plan import clipping, integers, signal_model, sizes
+from skellam.errors import CertificateError, DomainError, InfeasibleError
+from skellam.plan import clipping, correlation, integers, signal_model, sizes
 from skellam.plan.choices import Accountant, Noise, Rounding, Servers
 from skellam.plan.signal_model import SignalModel
 
@@ -54,6 +54,7 @@ class Solution:
     sent_dim: int
     min_cohort: int
     participations: int
+    band: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Request:
     min_cohort: int
     participations: int
     surplus: float
+    band: tuple[int, ...] = (1,)
 
     @classmethod
     def of(cls, plan: Plan, *, delta: float | None, epsilon: float | None = None) -> Request:
@@ -79,7 +81,7 @@ class Request:
 
     def model(self, multiplier: float) -> SignalModel:
         """Return the signal model, with as many coordinates as are sent at this noise."""
-        model = SignalModel.asked(self.plan, self.surplus)
+        model = SignalModel.asked(self.plan, self.surplus, self.band)
         return replace(model, sent_dim=_sent_dim(self.plan, model.padded_dim, multiplier))
 
     def made(self, solution: Solution) -> CalibratedPlan:
@@ -118,9 +120,15 @@ def with_noise(plan: Plan, multiplier: float, *, delta: float | None) -> Calibra
         return request.made(_continuous(request, z))
     if integers.is_integer(plan):
         return integers.require_bits(_require_drawable(request, request.made(_integer(request, z))))
-    effective = max(z, _LOWEST)
-    best, *_ = _ranked(request, request.model(effective), effective)
-    return _require_drawable(request, _on_candidate(request, best, z))
+    bands = correlation.candidates(plan)
+    if len(bands) > 1:
+        raise DomainError(
+            'correlation="auto" compares bands at the same privacy, and noise of a given size is '
+            "another privacy with each; call calibrated or matched, or give the band"
+        )
+    effective = max(z / math.hypot(*bands[0]), _LOWEST)
+    (_, choice, best), *_ = _options(request, effective)
+    return _require_drawable(choice, _on_candidate(choice, best, z))
 
 
 def matched(plan: Plan, multiplier: float, *, delta: float | None) -> CalibratedPlan:
@@ -200,31 +208,69 @@ def _solved(
 ) -> CalibratedPlan:
     """Return the plan of least predicted error whose cost is at most ``target``."""
     if integers.is_integer(request.plan):
-        found = accounting.calibrate(
+        solved = accounting.calibrate(
             lambda z: cost(request.made(_integer(request, z))),
             target,
             guess=min(effective, _max_integer_multiplier(request)),
             max_value=_max_integer_multiplier(request),
         )
-        made = request.made(_integer(request, found.value))
+        made = request.made(_integer(request, solved.value))
         return integers.require_bits(_require_drawable(request, made))
-    model = request.model(effective)
-    for candidate in _ranked(request, model, effective):
-        guess = _estimated_multiplier(request, model, candidate, effective)
+    best: CalibratedPlan | None = None
+    for estimate, choice, candidate in _options(request, effective):
+        if best is not None and estimate >= best.error.total:
+            break
         try:
-            found = accounting.calibrate(
-                lambda z, c=candidate: cost(_on_candidate(request, c, z)),  # type: ignore[misc]
-                target,
-                guess=guess,
-                max_value=_HIGHEST,
-                tolerance=_TOLERANCE,
-            )
+            found = _exact(choice, candidate, effective, cost, target)
         except CertificateError:  # this candidate cannot be proven here; the next one may
             continue
-        return _require_drawable(request, _on_candidate(request, candidate, found.value))
-    raise InfeasibleError(
-        f"no rounding can be certified with {request.plan.bits} bits; use more bits"
+        except InfeasibleError:
+            if request.plan.correlation == "auto":  # with another band it may be
+                continue
+            raise
+        if request.plan.correlation != "auto":
+            return found
+        if best is None or found.error.total < best.error.total:
+            best = found
+    if best is None:
+        raise InfeasibleError(
+            f"no rounding can be certified with {request.plan.bits} bits; use more bits"
+        )
+    return best
+
+
+def _options(request: Request, effective: float) -> list[tuple[float, Request, Candidate]]:
+    """Return the candidates of every band, each with its predicted error, least error first."""
+    found: list[tuple[float, Request, Candidate]] = []
+    for band in correlation.candidates(request.plan):
+        choice = replace(request, band=band)
+        try:
+            ranked = _ranked(choice, choice.model(effective), effective)
+        except InfeasibleError:
+            continue
+        found.extend((error, choice, candidate) for error, candidate in ranked)
+    if not found:
+        raise InfeasibleError(f"no scale exists with {request.plan.bits} bits")
+    return sorted(found, key=lambda option: option[0])
+
+
+def _exact(
+    request: Request,
+    candidate: Candidate,
+    effective: float,
+    cost: Callable[[CalibratedPlan], float],
+    target: float,
+) -> CalibratedPlan:
+    """Return the plan on ``candidate`` whose cost is ``target``, or raise if there is none."""
+    guess = _estimated_multiplier(request, request.model(effective), candidate, effective)
+    found = accounting.calibrate(
+        lambda z: cost(_on_candidate(request, candidate, z)),
+        target,
+        guess=guess,
+        max_value=_HIGHEST,
+        tolerance=_TOLERANCE,
     )
+    return _require_drawable(request, _on_candidate(request, candidate, found.value))
 
 
 def _naming_min_bits(
@@ -250,6 +296,7 @@ def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> floa
             noise=Noise.GAUSSIAN,
             aggregation=Servers.ONE,
             noise_by=None,
+            correlation=None,
             quantile_noise=None,
             rounding=None,
             l1=None,
@@ -317,6 +364,7 @@ def _solution(
         sent_dim=dims[1],
         min_cohort=request.min_cohort,
         participations=request.participations,
+        band=request.band,
     )
 
 
@@ -326,6 +374,7 @@ def _max_integer_multiplier(request: Request) -> float:
 
 def _require_drawable(request: Request, plan: CalibratedPlan) -> CalibratedPlan:
     """Return ``plan`` if the noise of every cohort that it allows can be drawn and certified."""
+    _require_ring(plan)
     if plan.noise is Noise.NONE:
         return plan
     if not plan.variance <= request.max_variance() * (1 + 1e-9):
@@ -341,6 +390,20 @@ def _require_drawable(request: Request, plan: CalibratedPlan) -> CalibratedPlan:
             "scale or a smaller epsilon"
         )
     return plan
+
+
+def _require_ring(plan: CalibratedPlan) -> None:
+    """Raise where a band's sums may wrap: a coordinate that does stays wrong to the end."""
+    if not plan.correlated:
+        return
+    spread = SignalModel.of(plan).spread(plan.scale, plan.noise_multiplier)
+    needed = correlation.signal_multiple(plan, plan.sent_dim)
+    if plan.modulus < 2 * needed * spread * (1 - 1e-6):
+        raise InfeasibleError(
+            f"half the modulus holds {plan.modulus / 2 / spread:.3g} deviations and a band needs "
+            f"{needed:.3g}, lest a coordinate wrap in any round; take a smaller scale, or leave it "
+            "open"
+        )
 
 
 def _sent_dim(plan: Plan, padded_dim: int, multiplier: float) -> int:
@@ -368,9 +431,12 @@ class Candidate:
     signal_multiple: float
 
 
-def _candidates(plan: Plan, model: SignalModel) -> Iterator[Candidate]:
+def _candidates(plan: Plan, model: SignalModel, band: tuple[int, ...]) -> Iterator[Candidate]:
     """Yield every combination that the plan leaves open."""
     multiples = (plan.signal_multiple,) if plan.signal_multiple else SIGNAL_MULTIPLES
+    if band != (1,):  # a coordinate that wraps once stays wrong
+        needed = correlation.signal_multiple(plan, model.sent_dim)
+        multiples = (max(needed, plan.signal_multiple or 0.0),)
     for rounding in _roundings(plan):
         blocked = rounding is Rounding.UNBIASED and plan.block is None
         blocks = BLOCKS if blocked else (plan.block or 1,)
@@ -435,10 +501,12 @@ def _max_scale(request: Request, model: SignalModel, multiplier: float) -> float
     return min(radius / model.sent_clip, 2.0**64)
 
 
-def _ranked(request: Request, model: SignalModel, effective: float) -> list[Candidate]:
+def _ranked(
+    request: Request, model: SignalModel, effective: float
+) -> list[tuple[float, Candidate]]:
     """Return the best candidate of each rounding and block, least predicted error first."""
     best: dict[tuple[Rounding, int], tuple[float, Candidate]] = {}
-    for candidate in _candidates(request.plan, model):
+    for candidate in _candidates(request.plan, model, request.band):
         try:
             multiplier = _estimated_multiplier(request, model, candidate, effective)
         except InfeasibleError:
@@ -452,17 +520,17 @@ def _ranked(request: Request, model: SignalModel, effective: float) -> list[Cand
         best[kind] = min(best.get(kind, found), found, key=lambda pair: pair[0])
     if not best:
         raise InfeasibleError(f"no scale exists with {model.bits} bits")
-    return [candidate for _, candidate in sorted(best.values(), key=lambda pair: pair[0])]
+    return sorted(best.values(), key=lambda pair: pair[0])
 
 
 def _estimated_multiplier(
     request: Request, model: SignalModel, candidate: Candidate, effective: float
 ) -> float:
     """Return about the noise multiplier whose guarantee is that of ``effective``."""
-    multiplier = effective
+    multiplier = effective * math.hypot(*request.band)
     for _ in range(100):
         solution = _solve(request, model, candidate, multiplier)
-        wanted = effective * _price(request.plan, model, solution)
+        wanted = effective * math.hypot(*request.band) * _price(request.plan, model, solution)
         if not wanted < _HIGHEST:
             raise InfeasibleError(f"no scale exists with {model.bits} bits")
         if abs(wanted - multiplier) <= 1e-9 * multiplier:
@@ -473,7 +541,7 @@ def _estimated_multiplier(
 
 def _coordinate_multiple(model: SignalModel, block: int, multiplier: float) -> float:
     """Return where to cut: a closer cut loses more of the mean and asks for less noise."""
-    noise = model.surplus * block * (multiplier / model.cohort) ** 2
+    noise = model.surplus * model.model_noise * block * (multiplier / model.cohort) ** 2
     return min(
         COORDINATE_MULTIPLES,
         key=lambda m: noise * m**2 + model.mean_norm**2 * signal_model.cut_square(m),
@@ -486,7 +554,8 @@ def _price(plan: Plan, model: SignalModel, solution: Solution) -> float:
     match solution.rounding:
         case Rounding.UNBIASED:
             quantile = math.sqrt(-2 * math.log(solution.tail)) - 0.5
-            tail_price = 1 + quantile / (2 * math.sqrt(solution.variance * solution.block))
+            step = math.hypot(*solution.band) / math.sqrt(solution.variance)
+            tail_price = 1 + quantile * step / (2 * math.sqrt(solution.block))
             bound = solution.coordinate_bound or 0.0
             spread = solution.block * bound**2 if solution.block > 1 else 0.0
             return tail_price * math.sqrt(1 + spread / unit**2)

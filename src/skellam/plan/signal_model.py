@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from skellam import codec
-from skellam.plan import integers, sizes
+from skellam.plan import correlation, integers, sizes
 from skellam.plan.choices import Signal
 
 if TYPE_CHECKING:
@@ -33,18 +33,36 @@ class SignalModel:
     """Norm of the mean update over the clip; 1 when all clients agree, the worst case."""
     surplus: float = 1.0
     """Variance of all the noise over the variance that is guaranteed."""
+    leading: int = 1
+    """What multiplies a round's sum in the ring: the first coefficient of the band."""
+    estimate_noise: float = 1.0
+    """Variance of the noise in the estimate of a round's sum over that of the noise drawn."""
+    model_noise: float = 1.0
+    """Variance of the noise in the model over what independent rounds of the same noise leave."""
 
     @classmethod
     def of(cls, plan: CalibratedPlan) -> SignalModel:
         """Return the model of a calibrated plan."""
-        model = cls.asked(plan, sizes.surplus(plan, plan.min_cohort))
+        model = cls.asked(plan, sizes.surplus(plan, plan.min_cohort), plan.band)
         return replace(model, padded_dim=plan.padded_dim, sent_dim=plan.sent_dim)
 
     @classmethod
-    def asked(cls, plan: Plan, surplus: float) -> SignalModel:
+    def asked(cls, plan: Plan, surplus: float, band: tuple[int, ...] = (1,)) -> SignalModel:
         """Return the model of what a plan asks for, before compression."""
         dim = plan.dimension if integers.is_integer(plan) else padded_dim(plan.dimension)
-        return cls(dim, dim, plan.cohort, plan.clip, plan.bits, mean_norm(plan), surplus)
+        in_estimate, in_model = correlation.noise_ratios(band, plan.rounds, plan.server_momentum)
+        return cls(
+            padded_dim=dim,
+            sent_dim=dim,
+            cohort=plan.cohort,
+            clip=plan.clip,
+            bits=plan.bits,
+            mean_norm=mean_norm(plan),
+            surplus=surplus,
+            leading=band[0],
+            estimate_noise=in_estimate,
+            model_noise=in_model,
+        )
 
     @property
     def sent_clip(self) -> float:
@@ -61,11 +79,17 @@ class SignalModel:
         return self.cohort * rounding_variance(scale * self.sent_clip / math.sqrt(self.sent_dim))
 
     def spread(self, scale: float, multiplier: float) -> float:
-        """Return the standard deviation of a coordinate of the sum, integer domain."""
+        """Return the standard deviation of what the ring holds in a coordinate: of the sum.
+
+        With a band it is the estimate of a round's sum, times the band's first coefficient.
+        """
+        square = (scale * self.sent_clip * self.unit_spread(multiplier)) ** 2
+        return self.leading * math.sqrt(square + self.rounding_variance(scale))
+
+    def unit_spread(self, multiplier: float) -> float:
+        """Return the deviation of a coordinate of the sum in clips, without rounding."""
         signal = (self.mean_norm * self.cohort) ** 2 / self.sent_dim
-        noise = self.surplus * multiplier**2
-        square = (scale * self.sent_clip) ** 2 * (signal + noise)
-        return math.sqrt(square + self.rounding_variance(scale))
+        return math.sqrt(signal + self.surplus * self.estimate_noise * multiplier**2)
 
 
 def mean_norm(plan: Plan) -> float:
@@ -146,10 +170,7 @@ def wrap_probability(model: SignalModel, scale: float, multiplier: float) -> flo
 def max_scale(model: SignalModel, multiplier: float, signal_multiple: float) -> float:
     """Return the scale at which ``signal_multiple`` deviations of the sum fill half the modulus."""
     headroom = model.modulus / (2 * signal_multiple)
-    per_unit = model.sent_clip * math.sqrt(
-        (model.mean_norm * model.cohort) ** 2 / model.sent_dim + model.surplus * multiplier**2
-    )
-    highest = headroom / per_unit
+    highest = headroom / (model.leading * model.sent_clip * model.unit_spread(multiplier))
 
     def excess(scale: float) -> float:
         return model.spread(scale, multiplier) - headroom
@@ -161,14 +182,15 @@ def max_scale(model: SignalModel, multiplier: float, signal_multiple: float) -> 
 
 def paper_scale(model: SignalModel, multiplier: float, signal_multiple: float) -> float:
     """Return the scale of the paper's Algorithm 1, which allows for the largest rounding error."""
-    deviation = math.sqrt(model.surplus / model.cohort) * multiplier * model.sent_clip
+    noise = model.surplus * model.estimate_noise / model.cohort
+    deviation = math.sqrt(noise) * multiplier * model.sent_clip
     return codec.paper_scale(
         deviation=deviation,
         clip=model.mean_norm * model.sent_clip,
         bits=model.bits,
         clients=model.cohort,
         dimension=model.sent_dim,
-        k=signal_multiple,
+        k=signal_multiple * model.leading,
     )
 
 
@@ -182,9 +204,11 @@ def predicted_error(
     deviation = scale * model.sent_clip / math.sqrt(model.sent_dim)
     beyond = cut_square(coordinate_bound / deviation) if coordinate_bound else 0.0
     return PredictedError(
-        noise=model.surplus * (multiplier * model.clip / model.cohort) ** 2,
+        noise=model.surplus * model.model_noise * (multiplier * model.clip / model.cohort) ** 2,
         rounding=model.rounding_variance(scale) * to_mean,
-        wrap=wrap_square(model.spread(scale, multiplier), model.modulus) * to_mean,
+        wrap=wrap_square(model.spread(scale, multiplier), model.modulus)
+        * to_mean
+        / model.leading**2,
         cut=beyond * mean_square / model.sent_dim,
         compression=(1 / model.sent_dim - 1 / model.padded_dim) * mean_square,
     )

@@ -86,7 +86,8 @@ def tolerance(plan: Plan) -> Tolerance:
         return Tolerance(dropout=exact_share("dropout", plan.dropout))
     bits = _TAIL_BITS
     if plan.target_delta is not None:
-        bits = max(bits, math.ceil(math.log2(plan.rounds / (_DELTA_SHARE * plan.target_delta))))
+        share = math.log2(plan.rounds / _DELTA_SHARE) - math.log2(plan.target_delta)
+        bits = max(bits, math.ceil(share))
     return Tolerance(
         dropout=exact_share("dropout", plan.dropout),
         colluding=exact_share("colluding", plan.colluding),
@@ -374,8 +375,8 @@ def _run_rates(
     rates = np.maximum.accumulate(rates[::-1])[::-1]
     low = rate * (1 - dropout)
     variance = count * min(low * (1 - low), rate * (1 - rate))
-    most = 1 / (b // a) + float(ive(0, variance))
-    below = np.minimum(binom.cdf(sizes, count, low), most) * (1 + 1e-9)
+    max_below = 1 / (b // a) + float(ive(0, variance))
+    below = np.minimum(binom.cdf(sizes, count, low), max_below) * (1 + 1e-9)
     runs = _run_chance(count, rate, min_cohort, tolerance, dropout)
     weights = np.diff(below, prepend=0.0) / max(runs, 1e-300)
     stepped, left = list[tuple[float, float]](), 1.0

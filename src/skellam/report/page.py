@@ -88,7 +88,9 @@ def read(folder: str | PathLike[str], *, ledger: str | PathLike[str] | None = No
     try:
         header = Header.from_json((files / "run.json").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{files} holds no run: {error}") from error
+        raise DataError(
+            f"{files} holds no run: {error}; pass the folder that training wrote"
+        ) from error
     records = tuple(read_records(files / "history.jsonl"))
     kept_here = ledger is not None or path.exists()
     return Run(header, records, LedgerSummary.open(path) if kept_here else None)

@@ -209,13 +209,17 @@ class Preset:
         return _WITHOUT_FILES[self.name]()
 
     def plan(self, task: Task, *, epsilon: float, **changes: Any) -> CalibratedPlan:  # noqa: ANN401
-        """Return the plan for ``task`` at ``epsilon``; ``changes`` are fields of `Plan`."""
+        """Return the plan for ``task`` at ``epsilon``; ``changes`` are fields of `Plan`.
+
+        A band is chosen for the momentum of `server`.
+        """
         settings: dict[str, Any] = {
             "dimension": task.dimension,
             "clip": self.clips[0],
             "cohort": self.cohort,
             "population": self.population,
             "rounds": self.rounds,
+            **({"server_momentum": self.momentum} if changes.get("correlation") else {}),
             **changes,
         }
         return Plan(**settings).calibrated(epsilon=epsilon, delta=self.delta)

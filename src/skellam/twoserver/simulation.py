@@ -41,33 +41,72 @@ def begin(
     *,
     entropy: Entropy,
     limits: RunLimits | None = None,
+    servers: tuple[Identity, Identity] | None = None,
 ) -> Simulation:
-    """Return a run among ``identities``; without ``limits`` whatever ``constants`` say is done."""
-    accepted = limits or RunLimits(
+    """Return a run among ``identities``; without ``limits`` whatever ``constants`` say is done.
+
+    Leader and helper have new identities unless ``servers`` are given.
+    """
+    accepted = limits or _no_limits(constants)
+    members = tuple(identities)
+    leading, helping = servers or (Identity.generate(i, entropy=entropy) for i in range(2))
+    leader_setting, helper_setting = _settings(leading, helping, members, accepted)
+    proposed = propose(constants, setting=leader_setting, entropy=entropy)
+    helper_state = helper.grant(proposed.message, setting=helper_setting, entropy=entropy)
+    return resume(
+        proposed.granted(helper_state.reply, setting=leader_setting),
+        helper_state,
+        {identity.number: ClientState() for identity in members},
+        members,
+        servers=(leading, helping),
+        limits=accepted,
+    )
+
+
+def resume(
+    leader: Idle,
+    helper_state: HelperState,
+    clients: Mapping[int, ClientState],
+    identities: Iterable[Identity],
+    *,
+    servers: tuple[Identity, Identity],
+    limits: RunLimits | None = None,
+) -> Simulation:
+    """Return a run that goes on among ``identities``, with the states that all were left in."""
+    accepted = limits or _no_limits(leader.constants)
+    members = tuple(identities)
+    leading, helping = servers
+    leader_setting, helper_setting = _settings(leading, helping, members, accepted)
+    rounds = leader.constants.participations
+    return Simulation(
+        leader=leader,
+        helper=helper_state,
+        clients=clients,
+        leader_setting=leader_setting,
+        helper_setting=helper_setting,
+        parties={
+            each.number: Party(each, leading.public, helping.public, accepted, rounds)
+            for each in members
+        },
+    )
+
+
+def _no_limits(constants: RunConstants) -> RunLimits:
+    return RunLimits(
         min_noise_multiplier=0.0,
         max_participations=constants.participations,
         min_cohort=1,
         helper_noise_alone=True,
     )
-    leading, helping = (Identity.generate(i, entropy=entropy) for i in range(2))
-    members = {identity.number: identity for identity in identities}
-    roster = Roster({number: identity.public for number, identity in members.items()})
-    leader_setting = LeaderSetting(leading, helping.public, roster)
-    helper_setting = HelperSetting(helping, leading.public, roster, accepted)
-    proposed = propose(constants, setting=leader_setting, entropy=entropy)
-    helper_state = helper.grant(proposed.message, setting=helper_setting, entropy=entropy)
-    return Simulation(
-        leader=proposed.granted(helper_state.reply, setting=leader_setting),
-        helper=helper_state,
-        clients=dict.fromkeys(members, ClientState()),
-        leader_setting=leader_setting,
-        helper_setting=helper_setting,
-        parties={
-            number: Party(
-                identity, leading.public, helping.public, accepted, constants.participations
-            )
-            for number, identity in members.items()
-        },
+
+
+def _settings(
+    leading: Identity, helping: Identity, members: tuple[Identity, ...], limits: RunLimits
+) -> tuple[LeaderSetting, HelperSetting]:
+    roster = Roster({each.number: each.public for each in members})
+    return (
+        LeaderSetting(leading, helping.public, roster),
+        HelperSetting(helping, leading.public, roster, limits),
     )
 
 

@@ -42,6 +42,8 @@ def other(value, rng):
         return not value
     if isinstance(value, str):
         return rng.choice(WORDS)
+    if isinstance(value, list):
+        return rng.choice([[], [1], [1, 1], [2, -1], [*value, 1], None])
     if value is None or rng.random() < 0.5:
         return rng.choice(NUMBERS)
     return type(value)(value * rng.choice(FACTORS))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAdam, FedAvg
 
 from oracles.flower_fleet import Fleet, client_app, flat, model, plan, train
 from oracles.mutations import BYTES
@@ -22,7 +22,8 @@ from skellam.engines.helper.config import write_new
 from skellam.engines.key_files import write_identity
 from skellam.errors import DomainError, HelperUnreachableError
 from skellam.protocol.identity import Identity
-from skellam.twoserver.messages import Job
+from skellam.twoserver.leader import Idle
+from skellam.twoserver.messages import Forget, Job
 
 TWO = {"aggregation": "two-servers", "dropout": 0.0, "colluding": 0.0, "min_cohort": 3}
 
@@ -358,6 +359,58 @@ def test_whom_the_helper_refuses_is_blamed_and_the_others_are_summed(tmp_path):
     assert report.failure == ""
     assert report.result.survivors == (1, 2, 3, 5)
     assert [(fault.node, fault.stage) for fault in report.faults] == [(5, "helper")]
+
+
+BANDED = {
+    "correlation": (2, 1),
+    "rounding": "conditional",
+    "sampling": "cyclic",
+    "population": 6,
+    "cohort": 3,
+    "rounds": 6,
+}
+
+
+def banded(folder, **changes):
+    return fleet(
+        folder,
+        z=2.0,
+        limits={"min_cohort": 2, "total_epsilon": 40.0, "round_epsilon": 40.0},
+        helper_limits={"min_cohort": 2},
+        **{**BANDED, "min_cohort": 2, **changes},
+    )
+
+
+def test_correlated_rounds_run_on_a_fleet_and_their_noise_cancels_as_in_the_clear(tmp_path):
+    made = banded(tmp_path)
+    _, reports = made.start(rounds=4)
+    assert [report.failure for report in reports] == [""] * 4
+    seen = [report.result.survivors for report in reports]
+    assert not set(seen[0]) & set(seen[1])
+    (path,) = (tmp_path / "leader").glob("*.run")
+    agreed = Idle.from_bytes(path.read_bytes()).constants
+    assert (agreed.band, agreed.separation) == ((2, 1), 2)
+    # One participation in each of two cycles: two spends.
+    assert len(Ledger.verify(made.ledger_path).spends) == 2
+
+
+def test_a_correlated_round_that_a_helper_lost_is_forgotten_by_both(tmp_path):
+    made = banded(tmp_path)
+    kept = {"rounds": 1, "progress_file": tmp_path / "progress"}
+    made.start(**kept)
+    made.away = 1
+    _, (failed,) = made.start(**kept)
+    assert "away" in failed.failure
+    _, (after,) = made.start(**kept)
+    assert after.failure == ""
+    assert made.asked[-2][1] == Forget.TAG
+    assert made.asked[-1][1] == Job.TAG
+
+
+def test_strategies_that_weigh_rounds_differently_are_refused_with_a_band(tmp_path):
+    made = banded(tmp_path)
+    with pytest.raises(DomainError, match="FedAvgM"):
+        made.start(strategy=FedAdam())
 
 
 def disturbed(rng, direction):

@@ -1,9 +1,9 @@
 """Kill a helper and a leader at random moments, start them again each time, and keep what they say.
 
-Run as a process of its own: it forks the servers. ``kill_servers.py FOLDER KILLS`` kills each of
-the two KILLS times and then lets the leader finish its round. Clients keep their states in files,
-since they live in the leader's process and die with it. FOLDER/answers has every answer of the
-helper that reached the leader, FOLDER/released what the leader opened.
+Run as a process of its own: it forks the servers. ``kill_servers.py FOLDER KILLS BAND`` kills each
+of the two KILLS times and then lets the leader finish its round. Clients keep their states in
+files, since they live in the leader's process and die with it. FOLDER/answers has every answer of
+the helper that reached the leader, FOLDER/released what the leader estimated.
 """
 
 import os
@@ -23,7 +23,15 @@ from skellam.twoserver.client import ClientState
 from skellam.twoserver.messages import Answer, RoundStart
 
 ROUNDS = 5000
-AGREED = constants(rounds=ROUNDS, participations=ROUNDS, variance=1e6, bits=32, length=16)
+
+
+def agreed(band):
+    return constants(
+        rounds=ROUNDS, participations=ROUNDS, variance=1e6, bits=32, length=16, band=band
+    )
+
+
+AGREED = agreed(tuple(map(int, sys.argv[3].split(",")))) if __name__ == "__main__" else agreed((1,))
 
 
 class DurableFleet(HelperFleet):
@@ -91,7 +99,7 @@ def lead(fleet, address, until):
 def keep(fleet, release):
     if release is not None:
         append(
-            fleet.folder / "released", f"{release.round_} {release.total.values.tobytes().hex()}"
+            fleet.folder / "released", f"{release.round_} {release.estimate.values.tobytes().hex()}"
         )
 
 

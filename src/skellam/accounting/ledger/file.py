@@ -97,7 +97,10 @@ def _unseal_line(raw: bytes, head: Head, verifier: Verifier | None) -> tuple[dic
     number = head.line + 1
     fields, digest = _parse(raw, number)
     if (fields.pop("line", None), fields.pop("previous", None)) != (number, head.digest):
-        raise LedgerError(f"line {number} of the ledger does not follow the line before it")
+        raise LedgerError(
+            f"line {number} of the ledger does not follow the line before it; "
+            "restore the file from a copy"
+        )
     signature = fields.pop("signature", None)
     if verifier is not None:
         signed = {**fields, "line": number, "previous": head.digest, "signature": None}
@@ -118,7 +121,10 @@ def _parse(raw: bytes, number: int) -> tuple[dict[str, Any], str]:
     except (ValueError, RecursionError):
         genuine = False
     if not genuine:
-        raise LedgerError(f"line {number} of the ledger was changed: its digest does not match")
+        raise LedgerError(
+            f"line {number} of the ledger was changed: its digest does not match; "
+            "restore the file from a copy"
+        )
     return fields, digest
 
 

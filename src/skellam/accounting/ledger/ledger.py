@@ -172,7 +172,10 @@ class Account:
             rounds[noise_of(mechanism)] += min(number, participations)
         if self.budget.filter is not None:
             if any(rate_of(mechanism) < 1 for mechanism in self.rounds):
-                raise LedgerError("a filter of sampled mechanisms says nothing against the server")
+                raise LedgerError(
+                    "a filter of sampled mechanisms says nothing against the server; "
+                    "quote the public number, or spend from a ledger without a filter"
+                )
             return self.epsilon()
         return epsilon_of(rounds, self.budget.delta)
 
@@ -188,7 +191,7 @@ class Account:
     def adjacency(self) -> Adjacency:
         """Which data sets are neighbours; raises `LedgerError` while nothing was spent."""
         if not self.rounds:
-            raise LedgerError("nothing was spent, so there is nothing to guarantee")
+            raise LedgerError("nothing was spent, so there is nothing to guarantee; spend first")
         return noise_of(next(iter(self.rounds))).adjacency
 
 
@@ -350,7 +353,9 @@ class Ledger:
         with self._lock:
             if key is not None and (known := self._lines.by_key.get(key)) is not None:
                 if replace(known, note=note) != spend:
-                    raise LedgerError(f"the key {key!r} stands for another release: {known}")
+                    raise LedgerError(
+                        f"the key {key!r} stands for another release: {known}; use a key of its own"
+                    )
                 if known.replayable:
                     return known
             self._require_budget(spend)

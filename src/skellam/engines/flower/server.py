@@ -33,7 +33,7 @@ from skellam.engines.flower.round_config import (
 )
 from skellam.engines.flower.rounds import FleetResult, NodeFault, Progress, SecureRound, invited
 from skellam.engines.flower.simulation import simulated_roster, simulation_folder
-from skellam.engines.flower.strategies import adapt
+from skellam.engines.flower.strategies import adapt, require_linear
 from skellam.engines.flower.two_servers import LeaderFiles, TwoServerRound
 from skellam.engines.key_files import read_roster
 from skellam.engines.leader import HelperLine
@@ -118,6 +118,7 @@ class SecureGrid(Grid):
         stage_timeout: float = 300.0,
     ) -> None:
         adapt(strategy, evaluates=evaluate_plan is not None)
+        require_linear(strategy, plan)
         self._metrics, self._evaluate_metrics = ranges_of(metrics), ranges_of(evaluate_metrics)
         _require_plans(plan, evaluate_plan, self._evaluate_metrics)
         _require_servers(plan, evaluate_plan, helper, leader)
@@ -225,6 +226,8 @@ class SecureGrid(Grid):
         report = Report(self._progress.rounds + 1, 0, None, clip=clip, content=content)
         candidates = self._progress.free(plan, contents)
         self._progress = self._progress.begun(plan)
+        if plan.correlated:  # so that rounds that fail keep their numbers after a kill, too
+            self._keep(self._progress)
         round_: SecureRound | TwoServerRound | None = None
         try:
             nodes = self._asked(plan, candidates, report.number)
@@ -311,7 +314,13 @@ class SecureGrid(Grid):
         )
         if (leader := self._leaders.get(plan.digest)) is not None:
             return TwoServerRound(
-                self._grid, leader, config, report.content, release=release, timeout=timeout
+                self._grid,
+                leader,
+                config,
+                report.content,
+                release=release,
+                timeout=timeout,
+                turn=self._progress.of(plan).rounds - 1 if plan.correlated else 0,
             )
         return SecureRound(
             self._grid,
@@ -482,7 +491,7 @@ def _calibrated(
     if evaluated is None:
         return planned.calibrated(epsilon=epsilon, delta=delta), None
     # Basic composition: epsilons and deltas add up to at most these.
-    alone = replace(plan, dimension=len(evaluated), clip=1.0)
+    alone = replace(plan, dimension=len(evaluated), clip=1.0, correlation=None)
     share = EVALUATE_SHARE * epsilon
     return (
         planned.calibrated(epsilon=epsilon - share, delta=delta / 2),

@@ -9,6 +9,7 @@ from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import Strategy
 
 from skellam.errors import DomainError
+from skellam.plan import CalibratedPlan
 
 _MEAN_BASED: tuple[type[Strategy], ...] = (
     flower.FedAvg,
@@ -18,6 +19,7 @@ _MEAN_BASED: tuple[type[Strategy], ...] = (
     flower.FedYogi,
     flower.FedProx,
 )
+_LINEAR: tuple[type[Strategy], ...] = (flower.FedAvg, flower.FedAvgM, flower.FedProx)
 _REASONS: dict[type[Strategy], str] = {
     flower.Krum: "it compares the updates of single clients with each other",
     flower.MultiKrum: "it compares the updates of single clients with each other",
@@ -54,6 +56,17 @@ def require_mean_based(strategy: Strategy) -> None:
             f"{kind.__name__} is not known to need only the mean of the updates; "
             "if it does, declare it with @mean_based"
         )
+
+
+def require_linear(strategy: Strategy, plan: CalibratedPlan) -> None:
+    """Raise `DomainError` unless noise that cancels over rounds cancels in the model too."""
+    if not plan.correlated or type(strategy) in _LINEAR:
+        return
+    names = ", ".join(kind.__name__ for kind in _LINEAR)
+    raise DomainError(
+        f"{type(strategy).__name__} may give rounds different weights, so that their noise would "
+        f"not cancel; take one of {names}, or plan with correlation=None"
+    )
 
 
 def adapt(strategy: Strategy, *, evaluates: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
@@ -90,6 +90,8 @@ class TwoServerRound:
     """Called once, with the client of each node and whether their noise replays, before the helper
     is asked: it spends, or raises."""
     timeout: float
+    turn: int = 0
+    """The number of the round among those of its plan; the leader's is at least as large."""
     barred: frozenset[int] = frozenset()
     """Clients who may not take part, under whatever node they come."""
     faults: list[NodeFault] = field(default_factory=list)
@@ -103,12 +105,15 @@ class TwoServerRound:
         """Return the sum over the nodes of ``contents``; `ProtocolError` releases nothing.
 
         A helper that was away is asked again first for what is open; that round's sum is lost, and
-        was spent.
+        was spent. With a band both servers forget it: noise that is not in the model is not taken
+        back.
         """
         codec = self.config.codec(self.content, self.config.invited)
         self.leader.settle()
+        if self.config.plan.correlated and (lost := self.leader.settled) is not None:
+            self.leader.forget(lost)
         release = self.leader.round(
-            self.leader.next_round,
+            max(self.turn, self.leader.next_round),
             self.config.round_input(self.content),
             lambda offer, start: self._reports(contents, offer, start),
             label=codec.label,
@@ -117,8 +122,8 @@ class TwoServerRound:
         )
         self._blame_refused(release)
         survivors = tuple(release.participants.tolist())
-        total = replace(release.total, label=codec.final_label, messages=len(survivors))
-        result = FleetResult(codec.decode(total), survivors, survivors, codec.wrap(total))
+        total, wrap = two_servers.opened(self.config.plan, codec, release)
+        result = FleetResult(total, survivors, survivors, wrap)
         return without_metrics(self.config, result)
 
     def failure(self, error: Exception) -> str:
