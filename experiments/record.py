@@ -37,11 +37,11 @@ from skellam.errors import InfeasibleError
 
 INFEASIBLE = "infeasible.jsonl"
 SECONDS = {
-    "mnist_writers": 5.0,
-    "unipen": 7.0,
-    "shakespeare_roles": 7.0,
-    "stackexchange": 9.0,
-    PAPER_SIZE: 90.0,
+    "mnist_writers": 4.0,
+    "unipen": 6.0,
+    "shakespeare_roles": 6.0,
+    "stackexchange": 15.0,
+    PAPER_SIZE: 120.0,
 }
 """What a run takes on a core of its own, roughly, until some are recorded."""
 
