@@ -1,12 +1,13 @@
 """Fine-tune a small language model by adapters (LoRA), privately, on text of many users.
 
-Run: python examples/adapters.py [--texts roles.json.gz] [--rounds 60]
+Run: python examples/adapters.py [--texts roles.json.gz] [--rounds 60] [--peft]
 
 A transformer of characters is pretrained on public text: the language reference that Python
 carries. The users' text is private: the docstrings of one module of the standard library each, or
 the pieces of ``--texts``, a compressed JSON object {user: [text, ...]}. Every weight of the
 pretrained model is frozen. Beside each linear layer W there is B A: A is drawn once and frozen, B
-begins at zero and is trained, so that updates are linear in what is summed, and few.
+begins at zero and is trained, so that updates are linear in what is summed, and few. With
+``--peft`` the same adapters come from the package peft.
 """
 
 import argparse
@@ -88,6 +89,17 @@ def add_adapters(model: nn.Module, rank: int) -> nn.Module:
     return model
 
 
+def add_peft_adapters(model: nn.Module, rank: int) -> nn.Module:
+    import peft
+
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    chosen = peft.LoraConfig(r=rank, lora_alpha=rank, target_modules=linear)
+    made = peft.get_peft_model(model, chosen)
+    for name, parameter in made.named_parameters():
+        parameter.requires_grad_("lora_B" in name)  # A stays as it was drawn
+    return made
+
+
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -142,7 +154,8 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     names = list(texts)
     held_out = windows("\n".join(texts[name] for name in names[::10]))
     clients = {name: windows(texts[name]) for name in names if name not in names[::10]}
-    net = add_adapters(pretrained(chosen.pretraining), rank=4)
+    add = add_peft_adapters if chosen.peft else add_adapters
+    net = add(pretrained(chosen.pretraining), rank=4)
     task = fl.Task(
         net,
         clients,
@@ -199,6 +212,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--pretraining", type=int, default=600)
     parser.add_argument("--epsilon", type=float, default=4.0)
+    parser.add_argument("--peft", action="store_true", help="adapters of the package peft")
     return parser.parse_args(arguments)
 
 

@@ -62,8 +62,8 @@ CALLS = [
         dimension=("0", "1e3", *NUMBERS),
         clip=("0", "inf", *NUMBERS),
         cohort=("0", "2.5", *NUMBERS),
-        epsilon=("0", "inf", *NUMBERS),
-        delta=("0", "1", "2", *NUMBERS),
+        epsilon=("0", "inf", "1e-320", "1e308", *NUMBERS),
+        delta=("0", "1", "2", "1e-320", *NUMBERS),
         rounds=("0", "1e8", *NUMBERS),
         bits=("0", "99", *NUMBERS),
         population=("2", "x"),
@@ -92,7 +92,7 @@ CALLS = [
         cohort=(None, "0", "x"),
         rounds=("0", "x"),
         epsilon=(None, "0", "x"),
-        noise_multiplier=("1", "-1"),
+        noise_multiplier=("1", "-1", "1e300"),
         delta=("0", "1", "x"),
     ),
     *(["verify", file] for file in UNREADABLE),
@@ -117,7 +117,12 @@ CALLS = [
     words("query count {csv}", QUERY, ledger="{missing}"),
     words("query count {csv}", QUERY, ledger="{plan}"),
     words("query nothing {csv}", QUERY),
+    words("account", FLEET, epsilon=None, noise_multiplier="1e300"),
     words("query count {short}", QUERY),
+    words("query count {long}", QUERY),
+    words("query count {twice}", QUERY),
+    words("query count {unowned}", QUERY),
+    words("query mean {csv}", MEAN, column=""),
     words("query count {bytes}", QUERY),
     words("query mean {csv}", QUERY, low="0", high="1"),
     words("query mean {csv}", MEAN, column="pet"),
@@ -149,6 +154,7 @@ CALLS = [
     words("train digits", TRAIN, quantile_noise="0.1"),
     words("train digits", TRAIN, adaptive_clip="1.5"),
     words("train digits", TRAIN, simulate_dropout="0.9"),
+    words("train digits", TRAIN, simulate_dropout="nan"),
     words("train digits", TRAIN, data="{csv}"),
     words("train digits", TRAIN, folder="{csv}"),
     words("train emnist", TRAIN, data="{missing}"),
@@ -169,17 +175,23 @@ def files(tmp_path_factory):
         "csv",
         "short",
         "bytes",
+        "long",
+        "twice",
+        "unowned",
         "plan",
         "ledger",
     )
     paths = {name: root / name for name in names} | {"csv": root / "a.csv"}
-    for name in ("short", "bytes"):
+    for name in ("short", "bytes", "long", "twice", "unowned"):
         paths[name] = root / f"{name}.csv"
     paths["folder"].mkdir()
     paths["empty"].write_bytes(b"")
     paths["noise"].write_bytes(bytes(range(256)) * 4)
     paths["csv"].write_text("who,hours,pet\n" + "".join(f"u{n},{n % 9},cat\n" for n in range(30)))
     paths["short"].write_text("hours,who\n1,ann\n2\n")
+    paths["long"].write_text("who,hours\nann,1,2\nbob,3\n")
+    paths["twice"].write_text("who,who,hours\nann,bob,1\ncid,dan,2\n")
+    paths["unowned"].write_text("who,hours\nann,1\n,2\nbob,3\n")
     paths["bytes"].write_bytes(b"who,hours\n\xff\xfe,1\n")
     asked = Plan(dimension=4, clip=1, cohort=3, sampling="all", rounds=1)
     asked.calibrated(epsilon=1, delta=0.1).save(paths["plan"])

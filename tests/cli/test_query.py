@@ -108,6 +108,41 @@ def test_what_counts_is_named_and_what_does_not_is_told_to_the_operator_alone(tm
     assert "did not count" not in clipped.stderr
 
 
+def test_what_does_not_count_is_said_with_the_reason_of_its_job(tmp_path):
+    path = tmp_path / "pets.csv"
+    path.write_text(
+        "who,pet\n" + "".join(f"u{n // 3},{'cat' if n % 3 else 'cow'}\n" for n in range(3000))
+    )
+    assert "2,000 rows did not count: more than --max-rows 1 of one user" in (
+        run("count", path, *TARGETS).stderr
+    )
+    said = run("frequencies", path, *TARGETS, "--column=pet", "--categories=cat,cow").stderr
+    assert "in a bucket, or than --max-buckets 1 buckets of one" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_row_without_a_user_is_refused_and_costs_nothing(tmp_path, ending):
+    import pandas as pd
+
+    frame = pd.DataFrame({"who": ["ann", None, "bob"], "hours": [1, 2, 3]})
+    path, book = tmp_path / f"hours.{ending}", tmp_path / "book"
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    Ledger.create(book, epsilon=5, delta=1e-6).close()
+    shown = run("count", path, *TARGETS, "--ledger", book)
+    assert shown.exit_code == 1
+    assert "row 2, has no 'who'; every row needs an owner" in " ".join(shown.stderr.split())
+    assert not Ledger.verify(book).spends
+
+
+@pytest.mark.parametrize("value", ["NA", "nan", ""])
+def test_a_value_that_is_no_number_is_named_with_its_column_and_user(tmp_path, value):
+    path = tmp_path / "hours.csv"
+    path.write_text(f"who,hours\nann,1\nbob,{value}\n")
+    shown = run("mean", path, *TARGETS, "--column=hours", "--low=0", "--high=9")
+    assert shown.exit_code == 1
+    assert f"'hours' of 'bob' is no number, got {value!r}" in " ".join(shown.stderr.split())
+
+
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
     path = tmp_path / "excel.csv"
     path.write_text("who,hours\nann,1\nbob,2\n", encoding="utf-8-sig")

@@ -30,10 +30,14 @@ def test_regression_on_a_table_learns_with_and_without_privacy():
 
 
 @pytest.mark.slow
-def test_private_adapters_make_a_pretrained_model_better():
+@pytest.mark.parametrize("package", ["none", "peft"])
+def test_private_adapters_make_a_pretrained_model_better(package):
     """A shortened run; in earnest it has more users, rounds and steps."""
-    main = runpy.run_path(str(EXAMPLES / "adapters.py"))["main"]
     sizes = ["--users=60", "--cohort=20", "--rounds=6", "--pretraining=120"]
+    if package == "peft":
+        pytest.importorskip("peft")  # optional: it brings transformers along
+        sizes.append("--peft")
+    main = runpy.run_path(str(EXAMPLES / "adapters.py"))["main"]
     before, private, best = main(sizes).values()
     assert private < before
     assert best < before

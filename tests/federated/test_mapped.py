@@ -140,12 +140,17 @@ def test_one_clients_bad_data_is_its_own_failure(tmp_path):
     clients = {name: made.clients[name] for name in made.clients}
     clients["c03"] = ([[1.0]], [0])
     clients["c05"] = 7
-    task = fl.Task(made.model, clients, optimizer=made.optimizer, batch_size=3)
-    worker, start = rehearsed(task)
+    net = nn.Sequential(nn.Linear(4, 33), nn.Tanh(), nn.LayerNorm(33), nn.Linear(33, 3))
+    worker, start = rehearsed(fl.Task(net, clients, optimizer=made.optimizer, batch_size=3))
     names = list(clients)
     found = worker.updates(start, names, 0, entropy=[entropy(name) for name in names])
     failed = [name for name, each in zip(names, found, strict=True) if isinstance(each, Exception)]
     assert failed == ["c03", "c05"]
+    sound = [name for name in names if name not in failed]
+    expected = worker.updates(start, sound, 0, entropy=[entropy(name) for name in sound])
+    others = [each for each in found if not isinstance(each, Exception)]
+    assert all(map(np.array_equal, others, expected))
+    task = fl.Task(made.model, clients, optimizer=made.optimizer, batch_size=3)
     settings = {"aggregate": fl.unmasked(), "entropy": tiny_task.seeded()}
     with pytest.raises(TrainingError, match="first failure"):
         fl.train(task, tiny_task.plan(), **settings, max_failures=0.0)

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,35 @@ class Counter(nn.Module):
         if self.training:
             self.seen += x.sum()
         return self.layer(x)
+
+
+class MovingMean(nn.Linear):
+    """A buffer, or a mere attribute, that is set anew instead of being changed."""
+
+    def __init__(self, *, buffer):
+        super().__init__(4, 3)
+        self.register_buffer("mean", torch.zeros(4)) if buffer else setattr(
+            self, "mean", torch.zeros(4)
+        )
+
+    def forward(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return super().forward(x - self.mean)
+
+
+class Remembering(nn.Linear):
+    """Keeps what it saw last in attributes that were not there before, or were empty."""
+
+    def __init__(self):
+        super().__init__(4, 3)
+        self.seen = []
+
+    def forward(self, x):
+        if self.training:
+            self.last = x.detach()
+            self.seen.append(x.detach().mean(0))
+        return super().forward(x + sum(self.seen))
 
 
 def test_the_vector_is_what_requires_a_gradient():
@@ -71,6 +102,11 @@ def overlapping():
     return model
 
 
+def scripted():
+    with warnings.catch_warnings(action="ignore"):
+        return torch.jit.script(nn.Linear(2, 2))
+
+
 def not_finite():
     model = nn.Linear(2, 2)
     model.bias.data[0] = torch.nan
@@ -88,6 +124,7 @@ def not_finite():
         (nn.LazyLinear(3), "weight has no shape yet"),
         (overlapping(), r"1\.weight shares memory with 0\.weight"),
         (not_finite(), "bias has weights that are not finite"),
+        (scripted(), r"torch\.jit.*bring the module itself"),
     ],
 )
 def test_what_is_wrong_is_listed_and_refused_with_what_to_do(model, match):
@@ -126,18 +163,59 @@ def test_a_module_that_is_itself_a_batch_norm_and_instance_norms_are_fixed_too()
     assert fixed(torch.ones(2, 3, 4)).shape == (2, 3, 4)
 
 
-def test_buffers_that_training_changes_are_refused_in_the_rehearsal():
-    task = fl.Task(Counter(), {"a": (X.numpy(), np.arange(5) % 3)})
+def test_a_layer_that_is_used_twice_stays_one_layer():
+    norm = nn.BatchNorm1d(4)
+    fixed = fl.fix(nn.Sequential(nn.Linear(4, 4), norm, nn.Linear(4, 4), norm))
+    assert fl.private_ready(fixed) == []
+    assert isinstance(fixed[1], nn.GroupNorm)
+    assert fixed[1] is fixed[3]
+
+
+def test_parameters_side_by_side_in_one_memory_are_not_tied():
+    """As cuDNN lays out recurrent weights."""
+    memory, model = torch.ones(18), nn.Sequential(*(nn.Linear(3, 3, bias=False) for _ in "ab"))
+    for n, layer in enumerate(model):
+        layer.weight = nn.Parameter(memory[9 * n : 9 * n + 9].view(3, 3))
+    assert fl.private_ready(model) == []
+    model[1].weight = nn.Parameter(memory[8:17].view(3, 3))
+    assert "shares memory" in fl.private_ready(model)[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [(Counter(), "seen"), (MovingMean(buffer=True), "mean"), (MovingMean(buffer=False), "mean")],
+    ids=["changed", "set anew", "attribute"],
+)
+def test_buffers_that_training_changes_are_refused_in_the_rehearsal(model, name):
+    task = fl.Task(model, {"a": (X.numpy(), np.arange(5) % 3)})
     start = task.initial(entropy=None)
-    with pytest.raises(DomainError, match="buffer 'seen'"):
+    with pytest.raises(DomainError, match=f"buffer '{name}'"):
         task.worker().rehearse(start, entropy=seeded())
 
 
-def test_a_buffer_tells_the_next_client_nothing():
-    task = fl.Task(Counter(), {"a": (X.numpy(), np.arange(5) % 3)})
+@pytest.mark.parametrize(
+    "model",
+    [Counter(), MovingMean(buffer=True), MovingMean(buffer=False), Remembering()],
+    ids=["changed", "set anew", "attribute", "new attribute"],
+)
+def test_what_a_module_keeps_of_one_client_the_next_never_meets(model):
+    held = {"a": (1e3 * X.numpy(), np.arange(5) % 3), "b": (X.numpy(), np.arange(5) % 3)}
+    task = fl.Task(model, held)
+    start = task.initial(entropy=None)
+    alone = task.worker().update(start, "b", 0, entropy=seeded())
     worker = task.worker()
-    worker.update(task.initial(entropy=None), "a", 0, entropy=seeded())
-    assert worker._model.seen == 0
+    worker.update(start, "a", 0, entropy=seeded())
+    assert np.array_equal(worker.update(start, "b", 0, entropy=seeded()), alone)
+
+
+def test_a_module_that_sets_attributes_is_trained_one_client_after_the_other():
+    """In a mapped call an attribute would hold the data of all clients."""
+    task = fl.Task(Remembering(), {name: (X.numpy(), np.arange(5) % 3) for name in "abc"})
+    worker, start = task.worker(), task.initial(entropy=None)
+    worker.rehearse(start, entropy=seeded())
+    assert worker.at_once == 1
+    assert worker._model.seen == []
+    assert not hasattr(worker._model, "last")
 
 
 def test_an_update_that_moves_frozen_weights_is_refused_in_the_rehearsal():

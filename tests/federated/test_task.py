@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -21,7 +23,8 @@ def entropy(number=0):
 
 def update(start=START, held=(INPUTS, TARGETS), number=0, bits=0, **settings):
     settings = {"optimizer": fl.sgd(0.1), "batch_size": 100, **settings}
-    worker = fl.Task(settings.pop("model", None) or linear(), {"me": held}, **settings).worker()
+    clients = fl.data.clients(["me"], held) if callable(held) else {"me": held}
+    worker = fl.Task(settings.pop("model", None) or linear(), clients, **settings).worker()
     return worker.update(start, "me", number, entropy=entropy(bits))
 
 
@@ -77,7 +80,7 @@ HELD = {
     "data set": Rows(),
     "loader": DataLoader(Rows(), batch_size=3),
     "batches": [(INPUTS[:3], TARGETS[:3]), (INPUTS[3:], TARGETS[3:])],
-    "generator": ((INPUTS[i : i + 1], TARGETS[i : i + 1]) for i in range(7)),
+    "function": lambda _: ((INPUTS[i : i + 1], TARGETS[i : i + 1]) for i in range(7)),
 }
 
 
@@ -120,6 +123,58 @@ def test_a_client_without_examples_moves_nothing(held):
 def test_what_cannot_be_trained_on_is_refused(held, match):
     with pytest.raises(DataError, match=match):
         update(held=held)
+
+
+class Named(nn.Linear):
+    """Takes its inputs by name, as language models do."""
+
+    def forward(self, values, mask):
+        return super().forward(values * mask)
+
+
+def test_arrays_by_name_are_divided_into_batches_and_measured_by_example():
+    inputs = {"values": INPUTS, "mask": torch.ones(7, 1)}
+    settings = {"model": Named(4, 3), "batch_size": 3}
+    found = update(held=(inputs, TARGETS), **settings)
+    assert np.array_equal(found, update(batch_size=3))
+    made = fl.Task(
+        Named(4, 3),
+        {"me": (inputs, {"kind": TARGETS})},
+        loss=lambda y, t: nn.functional.cross_entropy(y, t["kind"]),
+        metrics={"share": lambda y, t: (t["kind"] == 0).float().mean()},
+        test=[
+            ({k: v[:2] for k, v in inputs.items()}, {"kind": TARGETS[:2]}),
+            (inputs, {"kind": TARGETS}),
+        ],
+    )
+    expected = (np.sum(TARGETS[:2] == 0) + np.sum(TARGETS == 0)) / 9
+    assert made.worker().measure(START)[0]["share"] == pytest.approx(expected)
+    with pytest.raises(DataError, match="as many of one"):
+        update(held=({"values": INPUTS, "mask": torch.ones(6, 1)}, TARGETS), **settings)
+
+
+def test_a_client_that_can_be_read_only_once_is_refused():
+    batches_once = iter([(torch.from_numpy(INPUTS), torch.from_numpy(TARGETS))])
+    with pytest.raises(DataError, match="read only once"):
+        update(held=batches_once)
+
+
+def test_an_optimiser_of_another_module_is_refused():
+    """It would train nothing, and the run would spend its budget on noise."""
+    net = linear()
+    with pytest.raises(DomainError, match="parameters that it is given"):
+        update(model=net, optimizer=lambda _: torch.optim.SGD(net.parameters(), lr=0.1))
+
+
+def test_cross_entropy_as_a_module_shows_the_accuracy_too():
+    assert set(task(loss=nn.CrossEntropyLoss()).metrics) == {"accuracy"}
+    assert task(loss=nn.MSELoss()).metrics == {}
+
+
+def test_a_first_batch_that_moves_nothing_is_said(caplog):
+    made = task(update=lambda model, got, round_: copy.deepcopy(model))
+    made.worker().rehearse(made.initial(entropy=entropy()), entropy=entropy())
+    assert "moves no weight" in caplog.text
 
 
 def test_inputs_may_be_several_arguments_of_the_module():
@@ -240,6 +295,13 @@ def test_training_lowers_the_loss():
         {"threads": 0},
         {"model": linear},
         {"clients": [1, 2]},
+        {"loss": nn.CrossEntropyLoss},
+        {"loss": "mse"},
+        {"optimizer": torch.optim.SGD(linear().parameters(), lr=0.1)},
+        {"schedule": 0.9},
+        {"metrics": [fl.accuracy]},
+        {"metrics": {"accuracy": 0.5}},
+        {"update": 3},
     ],
 )
 def test_bad_settings_are_refused(wrong):

@@ -190,7 +190,7 @@ class MeanEstimate:
         the count may be 0, that is the whole range.
         """
         miss = 1 - _checks.open_unit("confidence", confidence)
-        square = NormalDist().inv_cdf(1 - miss / 2) ** 2
+        square = NormalDist().inv_cdf(miss / 2) ** 2
         a = self.weight**2 - square * self.variance
         b = self.offset * self.weight
         c = self.offset**2 - square * (self.variance + self.rounding)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, assert_never
 
@@ -108,7 +109,7 @@ def query(
     _require_options(job, options)
     _checks.open_unit("--confidence", confidence)
     shares = _shares(at)
-    users = by_user(path, user=user, column=column or user)
+    users = by_user(path, user=user, column=user if column is None else column)
     targets: an.PlanOptions = {
         "clients": len(users),
         "epsilon": epsilon,
@@ -118,7 +119,7 @@ def query(
     protocol = two_servers.two_servers if aggregation is Servers.TWO else local.secure
     asked = _asked(job, targets, options, max_rows=max_rows)
     texts = job in {Job.COUNT, Job.FREQUENCIES}
-    held = as_text(users) if texts else as_numbers(users)
+    held = as_text(users) if texts else as_numbers(users, str(column))
     added: list[an.Contribution] = []
     with ExitStack() as stack:
         opened = None if ledger is None else stack.enter_context(Ledger.open(ledger))
@@ -137,7 +138,8 @@ def query(
     )
     counted = _counted(job, column, user, max_rows, max_buckets or 1)
     _show(asked, lines, confidence, counted, as_json=as_json)
-    _log_for_operator(sum(map(len, held.values())), len(users), added, max_rows)
+    why = _why_left_out(job, max_rows, max_buckets or 1)
+    _log_for_operator(sum(map(len, held.values())), len(users), added, why)
 
 
 _USED = {
@@ -177,16 +179,20 @@ def _counted(job: Job, column: str | None, user: str, max_rows: int, max_buckets
     return f"{job} of {what}; of each {user!r} at most {many}{where} (--max-rows)"
 
 
-def _log_for_operator(
-    rows: int, users: int, added: Sequence[an.Contribution], max_rows: int
-) -> None:
+def _why_left_out(job: Job, max_rows: int, max_buckets: int) -> str:
+    why = f"more than --max-rows {max_rows} of one user"
+    if job in {Job.HISTOGRAM, Job.FREQUENCIES}:
+        why += f" in a bucket, or than --max-buckets {max_buckets} buckets of one"
+    return why
+
+
+def _log_for_operator(rows: int, users: int, added: Sequence[an.Contribution], why: str) -> None:
     """Say what did not count, to whoever holds the file: the numbers are exact."""
     left_out = sum(each.left_out for each in added)
     clipped = sum(each.clipped for each in added)
     parts = [f"{rows:,} rows of {users:,} users"]
     if left_out:
-        hint = f", for more than --max-rows {max_rows} of one user, or of unnamed categories"
-        parts.append(f"{left_out:,} rows did not count{hint}")
+        parts.append(f"{left_out:,} rows did not count: {why}")
     if clipped:
         parts.append(f"{clipped:,} values were moved to the nearest bound")
     typer.echo(f"the file (not private, keep it): {'; '.join(parts)}", err=True)
@@ -275,19 +281,32 @@ def by_user(path: Path, *, user: str, column: str) -> Users:
     """Return for each user of column ``user`` what it has in ``column``."""
     names, values = _columns(path, user, column)
     users: Users = defaultdict(list)
-    for name, value in zip(names, values, strict=True):
+    for number, (name, value) in enumerate(zip(names, values, strict=True), start=1):
+        if name is None or not str(name).strip():
+            raise DataError(f"{path}, row {number}, has no {user!r}; every row needs an owner")
         users[str(name)].append(value)
     if not users:
         raise DataError(f"{path} has no rows")
     return dict(users)
 
 
-def as_numbers(users: Users) -> Users:
+def as_numbers(users: Users, column: str) -> Users:
     """Return the values as numbers, or raise `DataError` naming one that is none."""
+    return {
+        user: [_number(value, column, user) for value in values] for user, values in users.items()
+    }
+
+
+def _number(value: Any, column: str, user: str) -> float:  # noqa: ANN401
     try:
-        return {user: [float(value) for value in values] for user, values in users.items()}
-    except (TypeError, ValueError) as error:
-        raise DataError(f"a value is no number: {error}") from error
+        number = float(value)
+    except (TypeError, ValueError):
+        number = nan
+    if isnan(number):
+        raise DataError(
+            f"{column!r} of {user!r} is no number, got {value!r}; correct the row or leave it out"
+        )
+    return number
 
 
 def as_text(users: Users) -> Users:
@@ -319,6 +338,8 @@ def _csv(path: Path, names: tuple[str, ...]) -> list[Iterable[Any]]:
         if any(row.get(name) is None for name in names):
             missing = " or ".join(dict.fromkeys(names))
             raise DataError(f"{path}, line {number}, is too short: it has no {missing}")
+        if None in row:
+            raise DataError(f"{path}, line {number}, has more values than there are columns")
     return [[row[name] for row in rows] for name in names]
 
 
@@ -340,3 +361,5 @@ def _require(path: Path, known: Sequence[str], names: tuple[str, ...]) -> None:
         if name not in known:
             columns = ", ".join(known) or "nothing"
             raise DataError(f"{path} has no column {name!r}, only {columns}")
+        if [*known].count(name) > 1:
+            raise DataError(f"{path} has two columns {name!r}; rename one")

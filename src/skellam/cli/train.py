@@ -125,6 +125,7 @@ def train(
         "dropout": dropout,
         "quantile_noise": quantile_noise,
     }
+    _checks.between("--simulate-dropout", simulate_dropout, 0, 1)
     if adaptive_clip is None and quantile_noise is not None:
         raise DomainError("--quantile-noise goes with --adaptive-clip; give both, or none")
     begun = _begun(folder) if resume else None

@@ -30,16 +30,14 @@ if TYPE_CHECKING:
     from skellam.federated.history import Header, History, Record, Stop
     from skellam.federated.modules import fix, private_ready
     from skellam.federated.monitoring import progress
+    from skellam.federated.optimizers import Schedule, sgd, torch_schedule
     from skellam.federated.task import (
         ClientRound,
         GroupWorker,
-        Schedule,
         Task,
         Trainable,
         Worker,
         accuracy,
-        sgd,
-        torch_schedule,
     )
     from skellam.federated.training import train
 
@@ -58,17 +56,8 @@ _MODULES = {
         "two_servers",
         "unmasked",
     ),
-    "task": (
-        "ClientRound",
-        "GroupWorker",
-        "Schedule",
-        "Task",
-        "Trainable",
-        "Worker",
-        "accuracy",
-        "sgd",
-        "torch_schedule",
-    ),
+    "optimizers": ("Schedule", "sgd", "torch_schedule"),
+    "task": ("ClientRound", "GroupWorker", "Task", "Trainable", "Worker", "accuracy"),
     "training": ("train",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

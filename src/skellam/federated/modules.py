@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,7 +81,8 @@ def private_ready(model: nn.Module) -> list[str]:
     >>> fl.private_ready(nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8)))
     ["1 (BatchNorm1d) keeps statistics of its users' data in buffers; use fl.fix(model)"]
     """
-    return [*_lazy(model)] or [*_buffers(model), *_parameters(model), *_overlaps(model)]
+    found = [*_not_plain(model)]
+    return found or [*_buffers(model), *_parameters(model), *_overlaps(model)]
 
 
 def require_ready(model: nn.Module) -> None:
@@ -94,13 +97,15 @@ def fix(model: nn.Module) -> nn.Module:
     The learnt scale and shift stay. InstanceNorm stays too, without its running statistics.
     """
     made = copy.deepcopy(model)
-    for parent in list(made.modules()):
-        for name, child in list(parent.named_children()):
+    norms = {m: _group_norm(m) for m in made.modules() if isinstance(m, _BatchNorm)}
+    for module in list(made.modules()):
+        if isinstance(module, _InstanceNorm):
+            _forget(module)
+        # A layer that is used twice stays one layer.
+        for name, child in [*vars(module)["_modules"].items()]:
             if isinstance(child, _BatchNorm):
-                setattr(parent, name, _group_norm(child))
-            elif isinstance(child, _InstanceNorm):
-                _forget(child)
-    return _group_norm(made) if isinstance(made, _BatchNorm) else made
+                setattr(module, name, norms[child])
+    return norms[made] if isinstance(made, _BatchNorm) else made
 
 
 @contextmanager
@@ -125,7 +130,9 @@ def seeded_torch(entropy: Entropy, device: torch.device) -> Iterator[None]:
         generator.set_state(before)
 
 
-def _lazy(model: nn.Module) -> Iterator[str]:
+def _not_plain(model: nn.Module) -> Iterator[str]:
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        yield "it is compiled by torch.jit, whose copies cannot be trained; bring the module itself"
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             yield f"{name} has no shape yet; run one batch through the model first"
@@ -155,12 +162,13 @@ def _parameters(model: nn.Module) -> Iterator[str]:
 
 def _overlaps(model: nn.Module) -> Iterator[str]:
     """Yield parameters that are different objects in the same memory."""
-    owners: dict[int, str] = {}
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad or not parameter.numel():
-            continue
-        first = owners.setdefault(parameter.untyped_storage().data_ptr(), name)
-        if first != name and parameter.device.type != "meta":
+    spans = [
+        (parameter.data_ptr(), parameter.data_ptr() + parameter.nbytes, name)
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and parameter.numel() and parameter.device.type != "meta"
+    ]
+    for (_, end, first), (start, _, name) in pairwise(sorted(spans)):
+        if start < end:
             yield f"{name} shares memory with {first}; tie them by assigning one Parameter to both"
 
 
@@ -183,25 +191,36 @@ def _forget(norm: _InstanceNorm) -> None:
 
 
 class Snapshot:
-    """What training must leave alone in a module: its buffers, and its frozen weights."""
+    """A module as it was: the training of one client leaves nothing in it for the next one."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._buffers = [(name, b, b.detach().clone()) for name, b in model.named_buffers()]
+        self._attributes = [(module, _copied(vars(module))) for module in model.modules()]
+        self._tensors = [(name, t, t.detach().clone()) for name, t in _tensors(model).items()]
 
-    def restore_buffers(self) -> None:
-        """Undo what a client's training did to the buffers: it would tell the next one."""
-        for _, buffer, kept in self._buffers:
-            buffer.copy_(kept)
+    def restore(self) -> None:
+        """Undo what training did to buffers and attributes; weights are loaded anew anyway."""
+        for module, kept in self._attributes:
+            vars(module).clear()
+            vars(module).update(_copied(kept))
+        with torch.no_grad():
+            for _, tensor, kept_value in self._tensors:
+                tensor.copy_(kept_value)
+
+    def written(self) -> bool:
+        """Return whether training set any attribute of a module."""
+        return any(_identities(vars(m)) != _identities(kept) for m, kept in self._attributes)
 
     def require_same(self, frozen: dict[str, Tensor]) -> None:
-        """Raise `DomainError` if the buffers, or the weights ``frozen`` before, have changed."""
-        changed = [name for name, buffer, kept in self._buffers if not torch.equal(buffer, kept)]
-        if changed:
-            raise DomainError(
-                f"training changed the buffer {changed[0]!r}: what it keeps of the data would "
-                "leave with the model; make it a parameter, or replace the layer (fl.fix(model))"
-            )
+        """Raise `DomainError` if buffers, or the weights ``frozen`` before, have changed."""
+        now = _tensors(self._model)
+        for name, _, kept in self._tensors:
+            if name not in now or not torch.equal(now[name], kept):
+                raise DomainError(
+                    f"training changed the buffer {name!r}: what it keeps of the data would "
+                    "leave with the model; make it a parameter, or replace the layer "
+                    "(fl.fix(model))"
+                )
         named = dict(self._model.named_parameters())
         moved = [name for name, kept in frozen.items() if not torch.equal(named[name], kept)]
         if moved:
@@ -217,3 +236,32 @@ class Snapshot:
             for name, p in self._model.named_parameters()
             if not p.requires_grad
         }
+
+
+def _copied(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return a module's attributes; collections, such as that of its buffers, as copies."""
+    return {
+        name: copy.copy(value) if isinstance(value, dict | list | set) else value
+        for name, value in attributes.items()
+    }
+
+
+def _identities(attributes: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {name: id(value) for name, value in attributes.items()}
+    for name, value in attributes.items():
+        if isinstance(value, dict):
+            found[name] = {key: id(each) for key, each in value.items()}
+        elif isinstance(value, list | set):
+            found[name] = [*map(id, value)]
+    found.pop("training", None)
+    return found
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return buffers, and tensors that are mere attributes, by name."""
+    found = dict(model.named_buffers())
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor):
+                found[f"{path}.{name}".removeprefix(".")] = value
+    return found

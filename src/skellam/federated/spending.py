@@ -19,6 +19,13 @@ _RUN_BYTES = 16
 """Length of the part of a key that names the run."""
 
 
+TRAINED_ALONE = (
+    "a client's update follows from the model and its own data; of clients that are trained "
+    "together (vmap) this is so but for the last bits"
+)
+"""What all accounting of training assumes; nobody can check it of training code of one's own."""
+
+
 class Spender(Protocol):
     """Accounts for releases before they are made, and knows what they cost."""
 
@@ -128,7 +135,7 @@ def guarantees(
     line = f"accounted for: {population}"
 
     def stating(found: Guarantee, spent: float) -> Guarantee:
-        assumptions = (*found.assumptions, line)
+        assumptions = (*found.assumptions, line, TRAINED_ALONE)
         return replace(found, epsilon=max(found.epsilon, spent), assumptions=assumptions)
 
     others = len(account.rounds) > 1

@@ -7,7 +7,7 @@ supervised learning with any torch module, loss, optimiser and data.
 from __future__ import annotations
 
 import copy
-import functools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -21,19 +21,28 @@ from torch.nn import functional
 
 from skellam import _checks
 from skellam.entropy import Entropy
-from skellam.errors import DataError, DomainError
+from skellam.errors import DataError, DomainError, KindError
 from skellam.federated import modules
 from skellam.federated.aggregation import Vector
 from skellam.federated.data.examples import (
     MEASURED_AT_ONCE,
     TrainingBatches,
     as_clients,
+    count,
     head,
     one_pass,
     public,
 )
 from skellam.federated.history import Record
 from skellam.federated.mapped import MappedTraining, agree, can_be_mapped
+from skellam.federated.optimizers import (
+    SGD,
+    Optimizer,
+    Schedule,
+    described,
+    described_optimizer,
+    require_own,
+)
 
 Measures: TypeAlias = dict[str, float]
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
@@ -41,29 +50,15 @@ Metric: TypeAlias = Callable[[Any, Any], Any]
 """From outputs and targets to a number for the batch, or to one value for each thing measured."""
 Batches: TypeAlias = Iterable[Any]
 _REHEARSED_CLIENTS, _REHEARSED_STEPS = 2, 3
-
-
-class Optimizer(Protocol):
-    """What a client's training needs of an optimiser; all of ``torch.optim`` have it."""
-
-    param_groups: list[dict[str, Any]]
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-
-    def step(self) -> Any:  # noqa: ANN401
-        """Move the parameters."""
-
-
-class Schedule(Protocol):
-    """From a round's number to what the client's learning rate is multiplied by in it.
-
-    One with a method ``observe(record)`` is given every record, from the first one on, also when a
-    run goes on after a kill: so its state needs no file.
-    """
-
-    def __call__(self, number: int, /) -> float:
-        """Return the factor of round ``number``."""
+_FUNCTIONS = {
+    "loss": "outputs and targets to a number, such as nn.CrossEntropyLoss()",
+    "optimizer": "parameters to an optimiser, such as lambda p: torch.optim.SGD(p, lr=0.1)",
+    "schedule": "a round's number to a factor",
+    "update": "module, batches and round to nothing: it trains the module",
+    "evaluate": "module and batches to numbers by name",
+    "initializer": "a module to nothing: it draws its weights",
+}
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,79 +137,6 @@ class Trainable(Protocol):
         """Return a module with these weights, if the task has one."""
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class SGD:
-    """Gradient descent without momentum, as `sgd` makes it; a little faster than torch's."""
-
-    learning_rate: float
-
-    def __call__(self, parameters: Iterable[nn.Parameter]) -> _Descent:
-        """Return the optimiser of ``parameters``."""
-        return _Descent(parameters, self.learning_rate)
-
-
-def sgd(learning_rate: float) -> SGD:
-    """Return the optimiser of clients: gradient descent with this learning rate."""
-    return SGD(_checks.positive("learning_rate", learning_rate))
-
-
-@final
-class _Descent:
-    def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> None:
-        self.param_groups: list[dict[str, Any]] = [
-            {"params": list(parameters), "lr": learning_rate}
-        ]
-
-    def zero_grad(self) -> None:
-        for parameter in self.param_groups[0]["params"]:
-            parameter.grad = None
-
-    @torch.no_grad()
-    def step(self) -> None:
-        group = self.param_groups[0]
-        for parameter in group["params"]:
-            if parameter.grad is not None:
-                parameter.sub_(parameter.grad, alpha=group["lr"])
-
-
-@final
-@dataclass(slots=True)
-class _TorchSchedule:
-    """A scheduler of ``torch.optim.lr_scheduler``, stepped once a round."""
-
-    build: Callable[[torch.optim.Optimizer], Any]
-    metric: str | None = None
-    _optimizer: torch.optim.Optimizer | None = field(default=None, init=False, repr=False)
-    _scheduler: Any = field(default=None, init=False, repr=False)
-
-    def __call__(self, number: int, /) -> float:  # noqa: ARG002  (its state is at that round)
-        return float(self._started().param_groups[0]["lr"])
-
-    def observe(self, record: Record) -> None:
-        self._started().step()  # torch warns of a schedule without steps
-        if self.metric is None:
-            self._scheduler.step()
-        elif (value := record.measured(self.metric)) is not None:
-            self._scheduler.step(value)
-
-    def _started(self) -> torch.optim.Optimizer:
-        if self._optimizer is None:
-            self._optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-            self._scheduler = self.build(self._optimizer)
-        return self._optimizer
-
-
-def torch_schedule(
-    build: Callable[[torch.optim.Optimizer], Any], *, metric: str | None = None
-) -> Schedule:
-    """Return a scheduler of torch's, over rounds: ``lambda opt: StepLR(opt, 10)``.
-
-    ``metric``, such as ``"validation_loss"``, is what `ReduceLROnPlateau` follows.
-    """
-    return _TorchSchedule(build, metric)
-
-
 def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return for each target whether its class has the largest output."""
     return (outputs.argmax(1) == targets).float()
@@ -242,7 +164,7 @@ class Task:
     clients: Mapping[str, Any]
     _: KW_ONLY
     loss: Loss = functional.cross_entropy
-    optimizer: Callable[[list[nn.Parameter]], Optimizer] = SGD(0.1)
+    optimizer: Callable[[list[nn.Parameter]], Optimizer] = field(default=SGD(0.1))
     schedule: Schedule | None = None
     batch_size: int = 16
     epochs: int = 1
@@ -270,14 +192,17 @@ class Task:
             )
         modules.require_ready(self.model)
         _checks.assign(self, clients=as_clients(self.clients))
+        _require_functions(self)
         _checks.integer("batch_size", self.batch_size, 1)
         _checks.integer("epochs", self.epochs, 1)
         _checks.integer("threads", self.threads, 1)
         if self.max_examples is not None:
             _checks.integer("max_examples", self.max_examples, 1)
         if self.metrics is None:
-            usual = {"accuracy": accuracy} if self.loss is functional.cross_entropy else {}
-            _checks.assign(self, metrics=usual)
+            classes = (
+                self.loss is functional.cross_entropy or type(self.loss) is nn.CrossEntropyLoss
+            )
+            _checks.assign(self, metrics={"accuracy": accuracy} if classes else {})
 
     @property
     def dimension(self) -> int:
@@ -324,6 +249,23 @@ class Task:
         return modules.with_weights(self.model, model)
 
 
+def _require_functions(task: Task) -> None:
+    """Raise `KindError` where a class or an object stands for a function."""
+    parts = {name: getattr(task, name) for name in _FUNCTIONS}
+    if not isinstance(task.metrics, Mapping | None):
+        raise KindError(
+            f"metrics must be functions by name, got {type(task.metrics).__name__}; "
+            'use {"accuracy": fl.accuracy}'
+        )
+    parts |= {f"metrics[{name!r}]": metric for name, metric in (task.metrics or {}).items()}
+    for name, part in parts.items():
+        made = name == "optimizer" or not isinstance(part, type)
+        if part is not None and not (callable(part) and made):
+            given = part.__name__ if isinstance(part, type) else type(part).__name__
+            hint = _FUNCTIONS.get(name, "outputs and targets to a number")
+            raise KindError(f"{name} must be a function from {hint}, got {given}")
+
+
 @final
 class TaskWorker:
     """One worker's copy of a task's module."""
@@ -351,13 +293,19 @@ class TaskWorker:
             held = [
                 self._collected(client, bits) for client, bits in zip(clients, entropy, strict=True)
             ]
-            found: list[Vector | Exception] = []
             try:
-                found += self._together(start, [h for h in held if isinstance(h, list)], number)
+                return self._together(start, held, number)
             except Exception:  # noqa: BLE001  (one by one shows whose data it was)
-                found += [self._alone(start, h, number) for h in held if isinstance(h, list)]
-            moved = iter(found)
-            return [next(moved) if isinstance(h, list) else h for h in held]
+                alone = [self._alone(start, each, number) for each in held]
+            # Who fails must not change the last bits of the others: they are trained together.
+            held = [
+                found if isinstance(found, Exception) else each
+                for found, each in zip(alone, held, strict=True)
+            ]
+            try:
+                return self._together(start, held, number)
+            except Exception:  # noqa: BLE001
+                return alone
 
     def _collected(self, client: str, entropy: Entropy) -> list[Any] | Exception:
         try:
@@ -366,25 +314,27 @@ class TaskWorker:
         except Exception as error:  # noqa: BLE001  (whatever a client's data raises is its failure)
             return error
 
-    def _together(self, start: Vector, held: Sequence[list[Any]], number: int) -> list[Vector]:
+    def _together(
+        self, start: Vector, held: Sequence[list[Any] | Exception], number: int
+    ) -> list[Vector | Exception]:
         if self._mapped is None:
             raise DomainError("this module's clients are trained one by one")
-        return self._mapped.updates(start, held, factor=self._factor(number))
+        batches = [each for each in held if isinstance(each, list)]
+        moved = iter(self._mapped.updates(start, batches, factor=self._factor(number)))
+        return [next(moved) if isinstance(each, list) else each for each in held]
 
-    def _alone(self, start: Vector, batches: list[Any], number: int) -> Vector | Exception:
+    def _alone(self, start: Vector, held: list[Any] | Exception, number: int) -> Vector | Exception:
+        if isinstance(held, Exception):
+            return held
         try:
-            return self._trained(start, batches, number)
+            return self._trained(start, held, number)
         except Exception as error:  # noqa: BLE001  (whatever a client's data does to its training)
             return error
 
     def update(self, start: Vector, client: str, number: int, *, entropy: Entropy) -> Vector:
         """Return how far ``client``'s training in round ``number`` moves the trained weights."""
         with _threads(self._task.threads), modules.seeded_torch(entropy, self._device):
-            try:
-                batches = self._batches(client, entropy)
-                return self._trained(start, batches, number)
-            finally:
-                self._untouched.restore_buffers()
+            return self._trained(start, self._batches(client, entropy), number)
 
     def observe(self, record: Record) -> None:
         """Tell the schedule of a round that is over."""
@@ -401,14 +351,18 @@ class TaskWorker:
         """Train the first client that has data on one batch, and measure one, before any cost."""
         frozen = self._untouched.frozen()
         with _threads(self._task.threads), modules.seeded_torch(entropy, self._device):
-            vector = self._trained(start, [self._first_batch(entropy)], 0)
+            vector = self._moved(start, [self._first_batch(entropy)], 0)
         self._untouched.require_same(frozen)
         if not np.isfinite(vector).all():
             raise DomainError(
                 "one batch of training gives weights that are not finite; lower the learning "
                 "rate, or look at the data"
             )
-        self._mapped = self._mapping(start, entropy)
+        if not vector.any():
+            log.warning("one batch of training moves no weight; look at loss, data and update")
+        written = self._untouched.written()
+        self._untouched.restore()
+        self._mapped = None if written else self._mapping(start, entropy)
         modules.load(self._model, start)
         for held in self._public:
             self._measures(held, 1)
@@ -440,8 +394,14 @@ class TaskWorker:
 
     def _batches(self, client: str, entropy: Entropy) -> TrainingBatches:
         task = self._task
+        held = task.clients[client]
+        if isinstance(held, Iterator) and task.clients[client] is held:
+            raise DataError(
+                f"client {client!r} holds a {type(held).__name__}, which can be read only once; "
+                "use a list, or fl.data.clients(names, load)"
+            )
         return TrainingBatches(
-            task.clients[client],
+            held,
             batch_size=task.batch_size,
             epochs=task.epochs,
             max_examples=task.max_examples,
@@ -450,6 +410,12 @@ class TaskWorker:
         )
 
     def _trained(self, start: Vector, batches: Batches, number: int) -> Vector:
+        try:
+            return self._moved(start, batches, number)
+        finally:
+            self._untouched.restore()
+
+    def _moved(self, start: Vector, batches: Batches, number: int) -> Vector:
         modules.load(self._model, start)
         self._model.train()
         train = self._task.update or self._supervised
@@ -461,6 +427,7 @@ class TaskWorker:
 
     def _supervised(self, model: nn.Module, batches: Batches, round_: ClientRound) -> None:
         optimizer = self._task.optimizer(modules.trained(model))
+        require_own(optimizer, modules.trained(model))
         for group in optimizer.param_groups:
             group["lr"] = group["lr"] * round_.factor
         for batch in batches:
@@ -484,7 +451,7 @@ class TaskWorker:
         for batch in batches:
             outputs, targets = _forward(self._model, batch)
             for name, metric in metrics.items():
-                sums[name] += _weighted(metric(outputs, targets), len(targets))
+                sums[name] += _weighted(metric(outputs, targets), count(targets))
         return {name: float(total / max(count, 1)) for name, (total, count) in sums.items()}
 
     def _placed(self, tensors: Any) -> Any:  # noqa: ANN401
@@ -541,32 +508,3 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def described(part: Any) -> str:  # noqa: ANN401
-    """Return a function or an object in words that are the same in another process."""
-    if isinstance(part, functools.partial):
-        settings = [*map(repr, part.args), *(f"{k}={v!r}" for k, v in part.keywords.items())]
-        return f"{described(part.func)}({', '.join(settings)})"
-    if isinstance(part, _TorchSchedule):
-        built = part.build(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0))
-        plain = {k: v for k, v in built.state_dict().items() if isinstance(v, int | float | str)}
-        return f"{type(built).__name__}({_settings(plain)})"
-    name = getattr(part, "__qualname__", None)
-    if name is not None:
-        return str(name)
-    return type(part).__qualname__ if " at 0x" in repr(part) else repr(part)
-
-
-def described_optimizer(factory: Callable[[list[nn.Parameter]], Optimizer]) -> str:
-    """Return an optimiser's name and settings."""
-    if isinstance(factory, SGD):
-        return f"sgd({factory.learning_rate!r})"
-    made = factory([nn.Parameter(torch.zeros(1))])
-    defaults = getattr(made, "defaults", {})
-    plain = {k: v for k, v in defaults.items() if isinstance(v, int | float | str | tuple)}
-    return f"{type(made).__name__}({_settings(plain)})"
-
-
-def _settings(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in sorted(values.items()))

@@ -21,7 +21,7 @@ from math import floor, isfinite
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -64,6 +64,13 @@ from skellam.plan import AdaptiveClip, CalibratedPlan
 from skellam.plan.clipping import unclipped_fraction
 
 log = logging.getLogger(__name__)
+_EXAMPLES = {
+    "task": "fl.Task(model, clients)",
+    "plan": "plan.calibrated(epsilon=4, delta=1e-6)",
+    "aggregate": "fl.secure()",
+    "entropy": "sk.SystemEntropy()",
+    "server": "fl.fedavg() or fl.adam(learning_rate=0.01)",
+}
 
 
 def train(
@@ -93,6 +100,7 @@ def train(
     more than ``max_failures`` of a cohort fail, the run stops with the first failure, before that
     round is spent.
     """
+    _require_kinds(task=task, plan=plan, aggregate=aggregate, entropy=entropy, server=server)
     population = Population(plan, len(task.clients))
     chosen = server or fedavg(momentum=0.9)
     setup = _Setup(task, population, aggregate, Streams.of(entropy), chosen, clip)
@@ -133,6 +141,21 @@ def train(
             folder=None if folder is None else files.path,
             module=module,
         )
+
+
+def _require_kinds(**given: Any) -> None:  # noqa: ANN401
+    """Raise `KindError` for what people pass by mistake."""
+    fits = {
+        "task": hasattr(given["task"], "worker"),
+        "plan": isinstance(given["plan"], CalibratedPlan),
+        "aggregate": isinstance(given["aggregate"], Aggregation),
+        "entropy": hasattr(given["entropy"], "fill"),
+        "server": isinstance(given["server"], ServerOptimiser | None),
+    }
+    if wrong := next((name for name, fit in fits.items() if not fit), None):
+        value = given[wrong]
+        found = getattr(value, "__name__", type(value).__name__)
+        raise KindError(f"{wrong} cannot be {found}; use {_EXAMPLES[wrong]}")
 
 
 def _require_release(records: Sequence[Record], spender: Spender, stop: Stop) -> None:
@@ -464,7 +487,7 @@ class _Loop:
             except BudgetError:
                 return checkpoint.state, Stop.BUDGET
             state = self._applied(checkpoint, outcome, clip)
-            record = self._record(number, state, outcome, checkpoint.clip)
+            record = self._record(number, outcome, checkpoint.clip)
             later = outcome.later if isinstance(outcome, RoundResult) else checkpoint.earlier
             checkpoint = replace(
                 checkpoint,
@@ -474,7 +497,10 @@ class _Loop:
                 clip=clip,
                 earlier=later,
             )
-            self.files.keep(record, checkpoint)
+            try:
+                record = self._measured(record, state)
+            finally:  # what is spent is kept, also where a measure fails
+                self.files.keep(record, checkpoint)
             records.append(record)
             self.worker.observe(record)
             for watch in self.watchers:
@@ -498,11 +524,7 @@ class _Loop:
         return server.apply(state, (outcome.total / cohort).values.astype(np.float32))
 
     def _record(
-        self,
-        number: int,
-        state: ServerState,
-        outcome: RoundResult | _Skipped,
-        clip: AdaptiveClip | None,
+        self, number: int, outcome: RoundResult | _Skipped, clip: AdaptiveClip | None
     ) -> Record:
         record = Record(round=number, clip=None if clip is None else clip.clip)
         if isinstance(outcome, _Skipped):
@@ -517,7 +539,11 @@ class _Loop:
         if isinstance(outcome, RoundResult) and outcome.clip_count is not None:
             unclipped = unclipped_fraction(outcome.clip_count, self.setup.plan.cohort)
             record = replace(record, clipped=1 - unclipped)
-        if (number + 1) % self.every and number + 1 < self.setup.plan.rounds:
+        return record
+
+    def _measured(self, record: Record, state: ServerState) -> Record:
+        done = record.round + 1
+        if done % self.every and done < self.setup.plan.rounds:
             return record
         test, validation = map(_all_finite, self.worker.measure(state.model))
         measured = replace(record, test=test, validation=validation)

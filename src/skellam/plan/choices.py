@@ -187,7 +187,7 @@ def _built(kind: type[Any], record: object) -> Any:  # noqa: ANN401  (one of two
     if not isinstance(record, dict) or not record.keys() <= names:
         raise DataError(f"the plan has fields that no {kind.__name__} has")
     try:
-        return kind(**record)
+        return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items()})
     except KindError as error:
         raise DataError(f"the plan holds a value of a wrong type: {error}") from error
     except TypeError as error:

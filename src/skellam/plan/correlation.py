@@ -48,16 +48,12 @@ _MAX_COEFFICIENT: Final = 8
 
 
 def check(plan: Plan) -> None:
-    """Raise unless noise can cancel over the rounds of ``plan``, where that is asked for."""
-    momentum = _checks.between("server_momentum", plan.server_momentum, 0, 1)
-    _checks.assign(plan, server_momentum=momentum)
+    """Raise unless noise can cancel over the rounds of ``plan``, which asks for it."""
     asked = plan.correlation
-    if asked is None:
-        return
     if isinstance(asked, str):
         if asked != "auto":
             raise DomainError(f'correlation must be a band of integers or "auto", got {asked!r}')
-    else:
+    elif asked is not None:
         _checks.assign(plan, correlation=bands.require_band(tuple(asked)))
     for holds, reason in _requirements(plan):
         if not holds:
@@ -125,8 +121,6 @@ def noise_ratios(band: tuple[int, ...], rounds: int, momentum: float) -> tuple[f
 
     The first over that of the noise drawn, the second over what independent rounds of it leave.
     """
-    if band == (1,):
-        return 1.0, 1.0
     model, independent = (
         bands.model_variances(each, rounds=rounds, momentum=momentum) for each in (band, (1,))
     )

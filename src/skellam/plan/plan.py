@@ -227,7 +227,8 @@ class CalibratedPlan(Plan):
         _checks.integer("padded_dim", self.padded_dim, 1)
         _checks.integer("sent_dim", self.sent_dim, 1, self.padded_dim)
         _checks.integer("block", self.block, 1, self.sent_dim)
-        correlation.check_band(self)
+        if self.correlation is not None or self.band != (1,):
+            correlation.check_band(self)
         if not isinstance(self.request, Plan) or isinstance(self.request, CalibratedPlan):
             raise KindError(f"request must be a Plan, got {type(self.request).__name__}")
         for field in fields(Plan):
@@ -534,6 +535,7 @@ def _check(plan: Plan) -> None:
         "beta": _checks.between("beta", plan.beta, 0, 0.999999),
         "compression_error": _checks.positive("compression_error", plan.compression_error),
         "signal": _signal(plan.signal),
+        "server_momentum": _checks.between("server_momentum", plan.server_momentum, 0, 1),
     }
     if plan.rounding is not None:
         put["rounding"] = choice("rounding", plan.rounding, Rounding)
@@ -557,7 +559,8 @@ def _check(plan: Plan) -> None:
     _check_shares(plan)
     integers.check(plan)
     clipping.check(plan)
-    correlation.check(plan)
+    if plan.correlation is not None:
+        correlation.check(plan)
 
 
 def _signal(value: Signal | float | str) -> Signal | float:

@@ -34,6 +34,8 @@ BLOCKS: Final = (1, 16, 64, 256, 1024)
 SIGNAL_MULTIPLES: Final = tuple(2.5 + i / 4 for i in range(15))
 COORDINATE_MULTIPLES: Final = (3.0, 3.5, 4.0, 4.5, 5.0, 6.0)
 """Deviations beyond which a rotated coordinate may be cut; 3 shrink a vector by 0.27 %."""
+_TARGETS, _MIN_DELTA = (1e-100, 1e100), 1e-300
+"""Targets whose squares and reciprocals are numbers."""
 _LOWEST, _HIGHEST = 1e-3, 1e6
 _TOLERANCE = 2e-6
 _ROUNDINGS = (Rounding.UNBIASED, Rounding.CONDITIONAL)
@@ -115,12 +117,13 @@ def with_noise(plan: Plan, multiplier: float, *, delta: float | None) -> Calibra
     z = (_checks.non_negative if plan.noise is Noise.NONE else _checks.positive)(
         "noise_multiplier", multiplier
     )
+    _checks.between("noise_multiplier", z, 0, _TARGETS[1])
     request = Request.of(plan, delta=delta)
     if plan.noise.continuous:
         return request.made(_continuous(request, z))
     if integers.is_integer(plan):
         return integers.require_bits(_require_drawable(request, request.made(_integer(request, z))))
-    bands = correlation.candidates(plan)
+    bands = _bands(plan)
     if len(bands) > 1:
         raise DomainError(
             'correlation="auto" compares bands at the same privacy, and noise of a given size is '
@@ -146,8 +149,8 @@ def matched(plan: Plan, multiplier: float, *, delta: float | None) -> Calibrated
 
 def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
     """Return the plan of least predicted error that costs at most ``epsilon``."""
-    target = _checks.positive("epsilon", epsilon)
-    _checks.open_unit("delta", delta)
+    target = _checks.between("epsilon", _checks.positive("epsilon", epsilon), *_TARGETS)
+    _checks.between("delta", _checks.open_unit("delta", delta), _MIN_DELTA, 1)
     if plan.noise is Noise.NONE:
         raise InfeasibleError('noise="none" reaches no epsilon; choose another noise')
     request = Request.of(plan, delta=delta, epsilon=target)
@@ -239,10 +242,14 @@ def _solved(
     return best
 
 
+def _bands(plan: Plan) -> tuple[tuple[int, ...], ...]:
+    return ((1,),) if plan.correlation is None else correlation.candidates(plan)
+
+
 def _options(request: Request, effective: float) -> list[tuple[float, Request, Candidate]]:
     """Return the candidates of every band, each with its predicted error, least error first."""
     found: list[tuple[float, Request, Candidate]] = []
-    for band in correlation.candidates(request.plan):
+    for band in _bands(request.plan):
         choice = replace(request, band=band)
         try:
             ranked = _ranked(choice, choice.model(effective), effective)
@@ -307,7 +314,13 @@ def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> floa
         return gaussian.made(_continuous(gaussian, z)).privacy().epsilon
 
     guess = multiplier_guess(epsilon, delta, request.plan.rate, request.plan.rounds)
-    return accounting.calibrate(cost, epsilon, guess=guess, max_value=_HIGHEST).value
+    try:
+        return accounting.calibrate(cost, epsilon, guess=guess, max_value=_HIGHEST).value
+    except InfeasibleError as error:
+        raise InfeasibleError(
+            f"no noise reaches epsilon {epsilon:g} at delta {delta:g}: {error}; allow a larger "
+            "epsilon or delta, or fewer rounds"
+        ) from error
 
 
 def _continuous(request: Request, multiplier: float) -> Solution:

@@ -50,7 +50,11 @@ class SignalModel:
     def asked(cls, plan: Plan, surplus: float, band: tuple[int, ...] = (1,)) -> SignalModel:
         """Return the model of what a plan asks for, before compression."""
         dim = plan.dimension if integers.is_integer(plan) else padded_dim(plan.dimension)
-        in_estimate, in_model = correlation.noise_ratios(band, plan.rounds, plan.server_momentum)
+        in_estimate = in_model = 1.0
+        if band != (1,):
+            in_estimate, in_model = correlation.noise_ratios(
+                band, plan.rounds, plan.server_momentum
+            )
         return cls(
             padded_dim=dim,
             sent_dim=dim,

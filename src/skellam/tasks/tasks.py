@@ -21,7 +21,8 @@ from skellam.errors import DomainError
 from skellam.federated.aggregation import Aggregation, ServerOptimiser, fedavg
 from skellam.federated.data.examples import Clients, pooled
 from skellam.federated.history import LastRounds
-from skellam.federated.task import Task, sgd
+from skellam.federated.optimizers import sgd
+from skellam.federated.task import Task
 from skellam.federated.training import train
 from skellam.plan import CalibratedPlan, Plan
 from skellam.tasks import models, paper_sets, stand_ins

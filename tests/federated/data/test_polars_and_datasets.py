@@ -51,6 +51,14 @@ def test_a_table_that_cannot_be_used_is_refused_by_its_column(kind, change, colu
         fl.data.by_user(FRAMES[kind]({**TABLE, **change}), **settings)
 
 
+@pytest.mark.parametrize(
+    "streamed", [pl.LazyFrame(TABLE), datasets.Dataset.from_dict(TABLE).to_iterable_dataset()]
+)
+def test_what_is_not_in_memory_is_refused_with_what_to_do(streamed):
+    with pytest.raises(DomainError, match="collect it first"):
+        fl.data.by_user(streamed, user="who", inputs="age", target="spend")
+
+
 def test_a_hugging_face_data_set_is_read_when_a_user_is_asked_for():
     dataset = datasets.Dataset.from_dict(TABLE)
     clients = fl.data.hugging_face(dataset, user="who", inputs="pixels", target="age")

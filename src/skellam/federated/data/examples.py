@@ -202,7 +202,7 @@ def one_pass(
     if take is None:
         yield from _batches_as_they_come(held, max_examples)
         return
-    rows = order(len(held[0]) if isinstance(held, tuple) else len(held))[:max_examples]
+    rows = order(count(held))[:max_examples]
     for first in range(0, len(rows), batch_size):
         yield take(rows[first : first + batch_size])
 
@@ -231,23 +231,53 @@ def _indexed(held: Any) -> Callable[[NDArray[np.intp]], Any] | None:  # noqa: AN
 
 
 def _pair(held: tuple[Any, ...]) -> Callable[[NDArray[np.intp]], Any]:
+    if len(held) != 2 or len({*_counts(held)}) != 1:
+        raise DataError("a tuple must be (inputs, targets), as many of one as of the other")
+    parts = tuple(map(_arrays, held))
+    return lambda rows: tuple(_taken(part, rows) for part in parts)
+
+
+def _arrays(part: Any) -> Any:  # noqa: ANN401
+    """Return tensors as they are, and other numbers as arrays of the kinds of `Examples`."""
     import torch
 
-    if len(held) != 2 or len(held[0]) != len(held[1]):
-        raise DataError("a tuple must be (inputs, targets), as many of one as of the other")
-    if all(isinstance(part, torch.Tensor) for part in held):
-        return lambda rows: tuple(part[torch.from_numpy(rows)] for part in held)
-    examples = Examples(np.asarray(held[0]), np.asarray(held[1]))
-    return lambda rows: (examples.inputs[rows], examples.targets[rows])
+    if isinstance(part, Mapping):
+        return {key: _arrays(value) for key, value in part.items()}
+    if isinstance(part, tuple):
+        return tuple(map(_arrays, part))
+    return part if isinstance(part, torch.Tensor) else _numbers("an array", np.asarray(part))
+
+
+def _taken(part: Any, rows: NDArray[np.intp]) -> Any:  # noqa: ANN401
+    import torch
+
+    if isinstance(part, Mapping):
+        return {key: _taken(value, rows) for key, value in part.items()}
+    if isinstance(part, tuple):
+        return tuple(_taken(value, rows) for value in part)
+    return part[torch.from_numpy(rows) if isinstance(part, torch.Tensor) else rows]
+
+
+def count(part: Any) -> int:  # noqa: ANN401
+    """Return how many examples there are in a data set, or in tensors by name or in a tuple."""
+    return next(_counts(part), 0)
+
+
+def _counts(part: Any) -> Iterator[int]:  # noqa: ANN401
+    if isinstance(part, Mapping | tuple):
+        for value in part.values() if isinstance(part, Mapping) else part:
+            yield from _counts(value)
+    else:
+        yield len(part)
 
 
 def _batches_as_they_come(held: Iterable[Any], max_examples: int | None) -> Iterator[Any]:
-    count = 0
+    seen = 0
     for batch in held:
-        if max_examples is not None and count >= max_examples:
+        if max_examples is not None and seen >= max_examples:
             return
         yield batch
-        count += len(batch[1]) if isinstance(batch, (tuple, list)) else 1
+        seen += count(batch[1]) if isinstance(batch, (tuple, list)) else 1
 
 
 def public(held: Any) -> Any:  # noqa: ANN401
@@ -255,7 +285,10 @@ def public(held: Any) -> Any:  # noqa: ANN401
     if not isinstance(held, Mapping):
         return list(held) if isinstance(held, Iterator) else held
     clients: Clients[Any] = as_clients(held)
-    if all(isinstance(clients[name], Examples | tuple) for name in [*clients][:1]):
+    first = clients[next(iter(clients))]
+    if isinstance(first, Examples) or (
+        isinstance(first, tuple) and not isinstance(first[0], Mapping | tuple)
+    ):
         examples = clients.map(lambda h: h if isinstance(h, Examples) else Examples(h[0], h[1]))
         return pooled(examples, max_examples=MAX_MEASURED)
     return [batch for each in clients.values() for batch in one_pass(each, MEASURED_AT_ONCE)]

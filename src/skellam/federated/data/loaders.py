@@ -14,6 +14,8 @@ from skellam.errors import DataError, DomainError
 from skellam.federated.data.examples import ClientData, Clients, Examples
 
 Columns: TypeAlias = str | Sequence[str]
+MISSING = frozenset({"", "None", "nan", "<NA>", "NaT"})
+"""What tables have in place of a user, as text."""
 
 
 def by_user(frame: Any, *, user: str, inputs: Columns, target: Columns) -> ClientData:  # noqa: ANN401
@@ -112,6 +114,10 @@ def _column(frame: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
 def _names(frame: Any) -> list[str]:  # noqa: ANN401
     if isinstance(frame, Mapping):
         return list(frame)
+    if not hasattr(frame, "__len__"):  # polars.LazyFrame, a data set that is streamed
+        raise DomainError(
+            f"the data must be a table in memory, got {type(frame).__name__}; collect it first"
+        )
     columns = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
     if columns is None:
         raise DomainError(
@@ -151,8 +157,9 @@ def _rows(values: NDArray[Any], name: str) -> NDArray[Any]:
 
 
 def _rows_by_user(owners: NDArray[Any], column: str) -> dict[str, NDArray[np.intp]]:
-    empty = sum(owner is None or owner != owner for owner in owners.tolist())  # noqa: PLR0124  NaN
-    if empty:
+    if not len(owners):
+        raise DataError(f"column {column!r} has no rows, and so no user")
+    if empty := sum(str(owner) in MISSING for owner in owners.tolist()):
         raise DataError(f"column {column!r} has {empty} missing users; every row needs an owner")
     names = owners.astype(str)
     order = np.argsort(names, kind="stable")

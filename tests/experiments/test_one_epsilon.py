@@ -1,0 +1,63 @@
+"""Training at one epsilon against the server: what is recorded, and what the page says of it."""
+
+from pathlib import Path
+
+import pytest
+from experiments.one_epsilon_training import (
+    BOTH,
+    CLIENTS,
+    HELPER,
+    NOTHING,
+    PUBLIC,
+    SETTINGS,
+    WAYS,
+    markdown,
+    planned,
+    recorded,
+    rows,
+    wanted,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "explain" / "one_epsilon.md"
+TASKS = [task for task in SETTINGS if recorded(task)]
+
+
+def test_all_cells_of_digits_are_recorded():
+    assert {run.key for run in recorded("digits")} == {
+        (way, 0.0 if way == NOTHING else epsilon, seed) for way, epsilon, seed in wanted()
+    }
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_page_has_the_table_of_what_is_recorded(task):
+    assert markdown(task) in PAGE.read_text(encoding="utf-8")
+
+
+def test_correlated_noise_is_better_than_independent_noise_on_digits_beyond_chance():
+    table = {(row.epsilon, row.way): row for row in rows("digits")}
+    for epsilon in (2.0, 4.0, 8.0):
+        for way in (BOTH, HELPER):
+            row = table[epsilon, way]
+            assert row.difference - row.half > 0
+    assert table[2.0, BOTH].difference > table[4.0, BOTH].difference > 2
+    # Within a point of cohorts that are a secret from the public alone.
+    assert abs(table[4.0, BOTH].accuracy - table[4.0, PUBLIC].accuracy) < 1
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_recorded_epsilons_are_against_the_server_but_for_secret_cohorts(task):
+    for run in recorded(task):
+        if run.way == NOTHING:
+            continue
+        assert run.epsilon_public <= run.epsilon * (1 + 1e-9)
+        assert (run.epsilon_server > 2 * run.epsilon) == (run.way == PUBLIC)
+        assert (len(run.band) > 1) == (run.way in {BOTH, HELPER})
+
+
+@pytest.mark.parametrize("way", [BOTH, CLIENTS])
+def test_a_recorded_run_has_the_noise_that_is_planned_today(way):
+    found = next(r for r in recorded("digits") if (r.way, r.epsilon) == (way, 4.0))
+    plan = planned(way, 4.0, SETTINGS["digits"], 7850)
+    assert plan.noise_multiplier == pytest.approx(found.noise_multiplier, rel=1e-6)
+    assert plan.band == tuple(found.band)
+    assert way in WAYS
