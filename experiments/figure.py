@@ -154,6 +154,8 @@ def _draw_panel(
         drawn = [p for p in points if p.curve == curve and math.isfinite(p.y)]
         x, y, half = (np.array([getattr(p, name) for p in drawn]) for name in ("x", "y", "half"))
         axes.plot(x, y, label=curve, **styles[curve])
+        if len(drawn) == 1:
+            axes.errorbar(x, y, yerr=np.nan_to_num(half), color=styles[curve]["color"], capsize=4)
         axes.fill_between(x, y - half, y + half, color=styles[curve]["color"], alpha=0.2)
     axes.set(xlabel=figure.x, ylabel=figure.y, title=panel)
     for axis in figure.logarithmic:

@@ -1,7 +1,8 @@
 """What privacy costs in accuracy, from recorded runs: ``python -m experiments.paired``.
 
-A difference is the mean over seeds of what a way reaches less what central Gaussian noise reaches
-from the same start with the same cohorts and batches; its interval is Student's, at 95 %.
+A difference is the mean over seeds of what a way reaches less what central Gaussian noise reaches,
+accounted tightly or as the paper does, from the same start with the same cohorts and batches; its
+interval is Student's, at 95 %.
 """
 
 from __future__ import annotations
@@ -13,79 +14,117 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from experiments.runs import GAUSSIAN, RECORDED, SETTINGS, Run, recorded
+from experiments.figure import half_width
+from experiments.runs import GAUSSIAN, GAUSSIAN_RDP, RECORDED, SETTINGS, Run, recorded
 from rich.console import Console
 from rich.table import Table
-from scipy import stats
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A mean difference over seeds in per cent; ``half`` of its interval's length."""
+
+    mean: float
+    half: float
+    """Not a number for fewer than three seeds."""
+
+    @classmethod
+    def of(cls, found: dict[int, Run], base: dict[int, Run]) -> Difference | None:
+        """Return what ``found`` reaches less what ``base`` does, over the seeds of both."""
+        each = [100 * (found[s].accuracy - base[s].accuracy) for s in found if s in base]
+        if not each or found == base:
+            return None
+        half = half_width(each) if len(each) > 2 else float("nan")
+        return cls(float(np.mean(each)), half)
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f}" + (f" ± {self.half:.2f}" if np.isfinite(self.half) else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way at one epsilon; accuracies and differences in per cent."""
+    """One way at one epsilon; accuracies in per cent."""
 
     epsilon: float
     way: str
     seeds: int
     accuracy: float
-    difference: float
-    half: float
-    """Half of the interval's length; not a number for fewer than three seeds."""
+    tight: Difference | None
+    """To central Gaussian noise."""
+    rdp: Difference | None
+    """To central Gaussian noise under the paper's accounting."""
     kilobytes: float
     seconds: float
-    """The mean time of a run, with others beside it on the machine."""
+    """The mean time of a run."""
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The row as it is shown."""
-        beside = self.way != GAUSSIAN and np.isfinite(self.difference)
-        interval = f" ± {self.half:.2f}" if np.isfinite(self.half) else ""
         return (
             f"{self.epsilon:g}",
             self.way,
             str(self.seeds),
             f"{self.accuracy:.2f}",
-            f"{self.difference:+.2f}{interval}" if beside else "",
+            str(self.tight or ""),
+            str(self.rdp or ""),
             f"{self.kilobytes:.1f}",
             f"{self.seconds:.0f}",
         )
 
 
-COLUMNS = ("epsilon", "way", "seeds", "accuracy, %", "less Gaussian", "kB a client", "s a run")
+COLUMNS = (
+    *("epsilon", "way", "seeds", "accuracy, %"),
+    *("less Gaussian", "less Gaussian (RDP)", "kB a client", "s a run"),
+)
 
 
 def rows(task: str, folder: Path = RECORDED) -> Iterator[Row]:
     """Yield the rows of ``task``, by epsilon and way in the order of the cells."""
     runs = recorded(task, folder)
     for epsilon in SETTINGS[task].epsilons:
-        base = _by_seed(runs, GAUSSIAN, epsilon)
+        bases = [_by_seed(runs, way, epsilon) for way in (GAUSSIAN, GAUSSIAN_RDP)]
         for way in dict.fromkeys(run.cell.way for run in runs):
             if found := _by_seed(runs, way, epsilon):
-                yield _row(epsilon, way, found, base)
+                yield _row(epsilon, way, found, *(Difference.of(found, base) for base in bases))
 
 
 def markdown(task: str) -> str:
-    """Return the table of ``task`` as the documentation shows it."""
+    """Return settings and table of ``task`` as the documentation shows them."""
     lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.texts for row in rows(task))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{described(recorded(task)[0])}\n\n{table}"
+
+
+def described(run: Run) -> str:
+    """Return in words what the runs of a task have in common."""
+    setting = run.setting
+    tested = "all test data" if setting.tested is None else f"{setting.tested} test examples"
+    when = "" if setting.tested else " Recorded before 0.2, from other streams of random bits."
+    return (
+        f"{run.chosen['dimension']:,} parameters, {setting.rounds} rounds, clip {setting.clip:g}; "
+        f"clients train on {setting.examples} examples by batches of {setting.batch} at rate "
+        f"{setting.rate:g}, the server has rate {setting.server:g}; {tested}.{when}"
+    )
 
 
 def _by_seed(runs: list[Run], way: str, epsilon: float) -> dict[int, Run]:
     return {r.cell.seed: r for r in runs if (r.cell.way, r.cell.epsilon) == (way, epsilon)}
 
 
-def _row(epsilon: float, way: str, found: dict[int, Run], base: dict[int, Run]) -> Row:
-    differences = [found[s].accuracy - base[s].accuracy for s in found if s in base]
-    count = len(differences)
-    half = np.nan
-    if count > 2:
-        half = stats.t.ppf(0.975, count - 1) * np.std(differences, ddof=1) / np.sqrt(count)
+def _row(
+    epsilon: float,
+    way: str,
+    found: dict[int, Run],
+    tight: Difference | None,
+    rdp: Difference | None,
+) -> Row:
     return Row(
         epsilon=epsilon,
         way=way,
         seeds=len(found),
         accuracy=100 * float(np.mean([run.accuracy for run in found.values()])),
-        difference=100 * float(np.mean(differences)) if differences else float("nan"),
-        half=100 * float(half),
+        tight=tight,
+        rdp=rdp,
         kilobytes=next(iter(found.values())).bytes_per_client / 1000,
         seconds=float(np.mean([run.seconds for run in found.values()])),
     )

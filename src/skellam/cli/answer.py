@@ -85,12 +85,15 @@ def draw(
 
 def panels(
     path: Path,
-    grid: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+    grid: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]],
     *,
     y: str,
     columns: int,
 ) -> None:
-    """Draw panels by title, each of curves by name; a curve looks the same in all of them."""
+    """Draw panels by title, each of curves by name; a curve looks the same in all of them.
+
+    Points are (x, y, half of the band's height).
+    """
     rows = -(-len(grid) // columns)
     figure = _figure(path, (6.4 * columns, 4.4 * rows))
     names = [*dict.fromkeys(name for curves in grid.values() for name in curves)]
@@ -101,8 +104,12 @@ def panels(
         axes = figure.add_subplot(rows, columns, index, ylabel=y, title=title)
         for name, points in curves.items():
             colour, line, marker = styles[name]
+            x, middle, _ = zip(*points, strict=True)
+            low, high = ([m + sign * half for _, m, half in points] for sign in (-1, 1))
+            axes.fill_between(x, low, high, color=colour, alpha=0.2)
             axes.plot(
-                *zip(*points, strict=True),
+                x,
+                middle,
                 color=colour,
                 linestyle=line,
                 marker=marker,

@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skellam.cli.answer import AsJson, answer, table
+from skellam.cli.answer import AsJson, answer, panels, table
 from skellam.errors import DomainError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def reproduce(
         seeds=[*range(seeds)],
     )
     cells = [*chosen.cells(made.preset)]
+    made.require_same_settings()
     _run_missing(made, cells)
     found = [result for cell, result in made.results().items() if cell in set(cells)]
     shown = reproduction.best(found)
@@ -153,22 +155,40 @@ def _watch(
 
 
 def draw(path: Path, title: str, results: list[Result]) -> None:
-    """Draw the paper's figure: for every k accuracy over epsilon, and below it over rounds."""
-    from skellam.cli.answer import panels
+    """Draw the paper's figure: for every k accuracy over epsilon, and beside it over rounds.
 
+    Several seeds give means and their 95 % intervals.
+    """
     multiples = sorted({r.cell.k for r in results} - {0}) or [0]
     epsilons = sorted({r.cell.epsilon for r in results})
     middle = epsilons[len(epsilons) // 2] if epsilons else 0.0
-    grid: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    curves = sorted({r.cell.curve for r in results})
+    grid: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
     for k in multiples:
         over_epsilon, over_rounds = f"{title}, k = {k}", f"k = {k}, epsilon = {middle:g}"
         grid |= {over_epsilon: {}, over_rounds: {}}
-        for r in sorted(results, key=lambda r: (r.cell.curve, r.cell.epsilon)):
-            if r.cell.k in {0, k} and r.accuracy is not None:
-                grid[over_epsilon].setdefault(r.cell.curve, []).append((r.cell.epsilon, r.accuracy))
-                if r.cell.epsilon == middle and r.cell.seed == 0:
-                    grid[over_rounds][r.cell.curve] = [*r.curve]
+        for curve, epsilon in product(curves, epsilons):
+            found = [
+                r
+                for r in results
+                if (r.cell.curve, r.cell.epsilon) == (curve, epsilon) and r.cell.k in {0, k}
+            ]
+            if found:
+                reached = [r.accuracy for r in found if r.accuracy is not None]
+                grid[over_epsilon].setdefault(curve, []).append((epsilon, *_mean(reached)))
+            if found and epsilon == middle:
+                rounds = zip(*(r.curve for r in found), strict=True)
+                grid[over_rounds][curve] = [(m[0][0], *_mean([a for _, a in m])) for m in rounds]
     panels(path, grid, y="test accuracy", columns=2)
+
+
+def _mean(values: list[float]) -> tuple[float, float]:
+    """Return the mean, and half of Student's 95 % interval: nothing for a single value."""
+    from scipy.stats import sem, t
+
+    count = len(values)
+    half = float(t.ppf(0.975, count - 1) * sem(values)) if count > 1 else 0.0
+    return sum(values) / count, half
 
 
 def _show(found: list[Result], shown: list[Result], picture: Path, *, as_json: bool) -> None:

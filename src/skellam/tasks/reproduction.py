@@ -27,7 +27,7 @@ from skellam.tasks import tasks
 from skellam.tasks.preparation import Location
 from skellam.tasks.tasks import Preset, preset
 
-RESULTS = "results.jsonl"
+RESULTS, SETTINGS = "results.jsonl", "settings.json"
 MEASURED = 100
 """About so many times the model is measured in a run."""
 AVERAGED = 15
@@ -189,6 +189,27 @@ class Reproduction:
         task = getattr(tasks, name)(data, full_test=True) if full else chosen.task(data)
         return cls(chosen, task, folder)
 
+    def require_same_settings(self) -> None:
+        """Keep what all cells of the folder have in common; raise if they have something else.
+
+        A result of a few rounds must not be taken for one of the paper's.
+        """
+        common = {**asdict(self.preset), "training": self.task.training}
+        asked, path = json.loads(json.dumps(common)), self.folder / SETTINGS
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
+            part.replace(path)
+            return
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if differ := [name for name in asked if known.get(name) != asked[name]]:
+            name = differ[0]
+            raise DataError(
+                f"{self.folder} holds runs with {name} {known.get(name)}, got {asked[name]}; "
+                "ask for the same, or name another folder"
+            )
+
     def results(self) -> dict[Cell, Result]:
         """Return what is recorded; a line that a kill cut off is run again."""
         path = self.folder / RESULTS
@@ -204,6 +225,7 @@ class Reproduction:
     def run(self, cell: Cell, watch: Watch | None = None) -> Result:
         """Train one cell, go on with it after a kill, and record it."""
         start = time.perf_counter()
+        self.require_same_settings()
         try:
             plan = self.preset.plan(self.task, epsilon=cell.epsilon, **cell.changes)
         except InfeasibleError as error:
