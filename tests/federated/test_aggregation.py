@@ -42,5 +42,5 @@ def test_noise_is_drawn_at_once_only_where_shares_add_up_to_one_draw():
 
 
 def test_training_takes_an_aggregation_and_says_so():
-    with pytest.raises(KindError, match=r"such as fl\.secure\(\), got <function secure"):
+    with pytest.raises(KindError, match=r"aggregate cannot be secure; use fl\.secure\(\)"):
         fl.train(task(), plan(), aggregate=local.secure, entropy=seeded())

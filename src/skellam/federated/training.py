@@ -193,10 +193,6 @@ class _Setup:
                 f"the plan's dimension must be {self.task.dimension}, the model's number of "
                 f"trained parameters, got {self.plan.dimension}; use dimension=task.dimension"
             )
-        if not isinstance(self.aggregate, Aggregation):
-            raise KindError(
-                f"aggregate must be an Aggregation such as fl.secure(), got {self.aggregate!r}"
-            )
         self.aggregate.require(self.plan, self.clip)
         require_server(self.plan, self.server)
 
