@@ -133,5 +133,5 @@ def test_tables_fall_from_the_centre_outwards():
 
 
 def test_more_shares_than_float64_can_sum_are_refused():
-    with pytest.raises(CertificateError, match="largest number"):
+    with pytest.raises(CertificateError, match="largest that is certified"):
         discrete_gaussian_sum_law(0.5, 100_001)
