@@ -106,7 +106,8 @@ def test_every_cohort_has_the_same_numbers(sampling, changes):
 
 def flower_spread(folder, *, rounds, dimension, lost=()):
     """Return cohort sizes, survivors and spreads of a fleet's rounds."""
-    made = releases.plan(cohort=13, population=16, dimension=dimension, dropout=0.25, colluding=0.1)
+    changes = {"dropout": 0.25, "expected_dropout": 0.0, "colluding": 0.1}
+    made = releases.plan(cohort=13, population=16, dimension=dimension, **changes)
     found = releases.flower(folder, made, nodes=16, rounds=rounds, seed="spread", lost=lost)
     sizes = [len(members) for _, members, _ in found]
     survivors = [len(alive) for _, _, alive in found]

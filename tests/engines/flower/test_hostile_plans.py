@@ -10,7 +10,7 @@ from oracles.flower_fleet import LIMITS, D, plan
 from skellam import AdaptiveClip, SystemEntropy, codec
 from skellam.engines.flower import Limits
 from skellam.engines.flower.round_config import RoundConfig, UpdateKind
-from skellam.errors import SkellamError, ThresholdError
+from skellam.errors import DomainError, SkellamError, ThresholdError
 from skellam.plan import CalibratedPlan, Servers
 
 NODE = Limits(**LIMITS)
@@ -121,7 +121,8 @@ def offer(count, seed):
             if smallest <= participants <= min(largest, 200):
                 try:
                     require_cohort(config, participants)
-                except ThresholdError:
+                    config.codec(bytes(32), participants)
+                except (DomainError, ThresholdError):
                     continue
                 assert_noise_is_paid_for(config, participants)
                 assert_vectors_are_bounded(config, participants)

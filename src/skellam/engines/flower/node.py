@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skellam import _checks
+from skellam.accounting.gdp import dominating
 from skellam.engines.flower.client_state import Spending, StageLog
 from skellam.engines.key_files import read_identity, read_public, read_roster
 from skellam.errors import BudgetError, DataError, DomainError, TamperError, ThresholdError
@@ -109,7 +110,7 @@ class Limits:
         """
         self._require_plan(plan)
         mechanism = guarantees.round_mechanism(plan)
-        epsilon = _epsilon(mechanism, self.delta)
+        epsilon = _epsilon(mechanism, self.delta, self.round_epsilon)
         if not epsilon <= self.round_epsilon:
             raise BudgetError(
                 f"limit round_epsilon: the plan costs {epsilon:.4g} a round at delta "
@@ -278,10 +279,12 @@ def _digest(name: str, text: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _epsilon(mechanism: NoiseMechanism, delta: float) -> float:
+def _epsilon(mechanism: NoiseMechanism, delta: float, enough: float) -> float:
+    """Return a bound by Gaussian DP if it is at most ``enough``, else the least one known."""
     from skellam import accounting
 
-    return accounting.epsilon(mechanism, delta=delta)
+    bound = dominating(mechanism).epsilon(delta)
+    return bound if bound <= enough else accounting.epsilon(mechanism, delta=delta)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
