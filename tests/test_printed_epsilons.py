@@ -126,3 +126,13 @@ def test_cohorts_of_known_size_cost_what_their_row_says(sigma, cohort, populatio
     assert row + " | ".join(map(rounded_up, shown)) + " |" in text
     poisson = epsilon(Sampled(noise, cohort / population), rounds=rounds, delta=delta)
     assert f"| {rounded_up(poisson)} |" in text[text.index(row) :]
+
+
+def test_clips_that_adapt_cost_what_the_guide_says():
+    from experiments import clipping
+
+    plan = next(run for run in clipping.recorded() if run.model == "linear").plan()
+    public, server, _ = plan.guarantees()
+    said = page("docs/guide/analytics.md")
+    assert f"epsilon {public.epsilon:.2f} at delta 1e-3 against the public" in said
+    assert f"and {server.epsilon:.1f} against the server for every client" in said
