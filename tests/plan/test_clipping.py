@@ -106,6 +106,11 @@ def test_the_budget_is_split_in_squares():
     assert 1 / both.effective_multiplier >= whole
 
 
+def test_noise_of_a_count_that_cannot_be_drawn_is_refused():
+    with pytest.raises(InfeasibleError, match="change quantile_noise"):
+        plan(quantile_noise=1e6).calibrated(epsilon=8, delta=1e-5)
+
+
 def test_the_split_is_explained():
     made = plan().with_noise(0.8)
     bit = accounting.gdp_parameter(accounting.Skellam(count_variance(made), 1.0))

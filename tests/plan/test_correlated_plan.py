@@ -149,7 +149,15 @@ def test_where_clients_come_every_other_round_two_noises_are_said_to_be_a_loss()
 
 
 def test_clients_that_come_every_round_have_no_band():
-    assert made(cohort=2000).band == (1,)
+    plan = made(cohort=2000)
+    assert plan.band == (1,)
+    assert "no band" in plan.explain().as_dict()["band"]["why"]
+
+
+def test_a_band_without_noise_is_explained_without_a_gain():
+    lines = asked(noise="none", correlation=(2, 1)).with_noise(0.0).explain().as_dict()
+    assert lines["band"]["value"] == "2,1"
+    assert not {"correlation's gain", "effective multiplier", "relative error"} & lines.keys()
 
 
 def test_an_explanation_names_band_and_gain(plan):

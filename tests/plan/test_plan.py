@@ -526,6 +526,25 @@ def test_a_plan_explains_itself():
 
 
 @pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        ({"signal_multiple": -1.0}, DomainError),
+        ({"signal_multiple": 0.0}, DomainError),
+        ({"rounding": None}, DataError),
+        ({"rounding": "nearest"}, DomainError),
+        ({"sent_dim": 10**6}, DomainError),
+        ({"variance": -1.0}, DomainError),
+    ],
+    ids=str,
+)
+def test_a_stored_plan_with_a_damaged_number_is_refused(damage, error):
+    record = json.loads(small().matched(1.0, delta=1e-5).to_json())
+    record["chosen"].update(damage)
+    with pytest.raises(error):
+        CalibratedPlan.from_json(json.dumps(record))
+
+
+@pytest.mark.parametrize(
     "noise",
     ["central-discrete-gaussian", "distributed-discrete-gaussian", "gaussian", "central-skellam"],
 )

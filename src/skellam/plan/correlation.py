@@ -53,8 +53,8 @@ def check(plan: Plan) -> None:
     if isinstance(asked, str):
         if asked != "auto":
             raise DomainError(f'correlation must be a band of integers or "auto", got {asked!r}')
-    elif asked is not None:
-        _checks.assign(plan, correlation=bands.require_band(tuple(asked)))
+    else:
+        _checks.assign(plan, correlation=bands.require_band(tuple(asked or ())))
     for holds, reason in _requirements(plan):
         if not holds:
             raise DomainError(f"correlation {reason}")
