@@ -136,3 +136,115 @@ def test_clips_that_adapt_cost_what_the_guide_says():
     said = page("docs/guide/analytics.md")
     assert f"epsilon {public.epsilon:.2f} at delta 1e-3 against the public" in said
     assert f"and {server.epsilon:.1f} against the server for every client" in said
+
+
+def test_a_plan_that_was_changed_costs_what_the_advisory_says():
+    plan = sk.Plan(dimension=1000, clip=1.0, cohort=100, population=10_000, rounds=200)
+    z = plan.calibrated(epsilon=4, delta=1e-6).noise_multiplier
+    longer = replace(plan, rounds=4000).with_noise(z, delta=1e-6)
+    said = f"still had the field `epsilon` 4 where {rounded_up(longer.privacy().epsilon)} was true"
+    assert said in page("docs/explain/advisories.md")
+
+
+@pytest.mark.parametrize(("sampling", "more"), [("poisson", "0.6 %"), ("fixed", "1 %")])
+def test_dropouts_cost_what_the_changelog_says(sampling, more):
+    plan = sk.Plan(
+        dimension=1000, clip=1.0, cohort=100, population=3400, rounds=100, sampling=sampling
+    )
+    without, with_ = (
+        replace(plan, dropout=dropout).with_noise(2.0, delta=1e-6).privacy().epsilon
+        for dropout in (0.0, 0.1)
+    )
+    assert f"{100 * (with_ / without - 1):.1g} %" == more
+    assert f"larger by {more} (" in page("CHANGELOG.md")
+
+
+def test_the_papers_first_figure_has_the_numbers_of_its_page():
+    from experiments import composition
+
+    spec = {**composition.FIGURE.spec, "rounds": [1000]}
+    cost = {point.curve: f"{point.y:.4g}" for point in composition.points(spec)}
+    direct = float(cost["Skellam (direct, advanced composition)"])
+    paper = cost["Skellam (RDP, the paper's bound)"]
+    said = page("docs/paper.md")
+    assert (
+        f"Skellam {cost['Skellam (PLD)']} by PLD, "
+        f"{paper} by the paper's RDP, "
+        f"{cost['Skellam (exact RDP, here)']} by exact RDP; "
+        f"Gaussian {cost['Gaussian (RDP)']} by RDP; "
+        f"discrete Gaussian {cost['discrete Gaussian (PLD)']} by PLD; "
+        f"discrete Laplace {cost['discrete Laplace (PLD)']}; "
+        f"direct analysis with advanced composition {direct:.0f}"
+    ) in said
+    skellam = float(cost["Skellam (PLD)"])
+    assert f"{direct:.0f} against {skellam:.1f} after 1000 releases" in said
+
+
+def test_the_papers_second_figure_has_the_numbers_of_its_page():
+    from experiments import scalar_queries
+
+    spec = {**scalar_queries.FIGURE.spec, "panels": {"": [1.0, 10.0]}}
+    found = {(p.x, p.curve): p.y for p in scalar_queries.points(spec)}
+    skellam, shares, central = (
+        f"{curve} (RDP{by}), s = "
+        for curve, by in (
+            ("Skellam", ", the paper's bound"),
+            ("distributed discrete Gaussian", ""),
+            ("central discrete Gaussian", ""),
+        )
+    )
+    said = page("docs/paper.md")
+    assert f"{found[10, skellam + '10']:.4f}" == f"{found[10, 'Gaussian (RDP)']:.4f}"
+    assert (
+        f"Skellam {found[10, skellam + '10']:.4f} by the paper's RDP, as the Gaussian; the "
+        f"distributed discrete Gaussian of 10,000 shares {found[10, shares + '10']:.4f}, and "
+        f"{found[10, shares + '1']:,.0f} without scaling; the central one "
+        f"{found[10, central + '10']:.4f}"
+    ) in said
+    scaled, gaussian = found[1, skellam + "100"], found[1, "Gaussian (RDP)"]
+    assert f"{scaled:.4f} against {gaussian:.4f} at sigma 1" in said
+
+
+def test_the_papers_third_figure_has_the_numbers_of_its_page():
+    from experiments import real_queries
+
+    panel = "EMNIST: d = 2^20, n = 100 of 3400, 1500 releases"
+    setting = real_queries.FIGURE.spec["panels"][panel]
+    spec = {"panels": {panel: {**setting, "multipliers": [1.0], "scales": [10_000]}}}
+    cost = {p.curve.removesuffix(", s = 10000"): p.y for p in real_queries.points(spec)}
+    rdp, tight, paper, here = (
+        f"{cost[curve]:.2f}"
+        for curve in (
+            "Gaussian (RDP)",
+            "Gaussian (tight)",
+            "Skellam (the paper)",
+            "Skellam (rounding accounted, here)",
+        )
+    )
+    assert f"{cost['distributed discrete Gaussian']:.2f}" == paper
+    said = page("docs/paper.md")
+    assert (
+        f"Gaussian {rdp} by RDP and {tight} tightly; Skellam and the discrete Gaussian of the "
+        f"paper {paper}; ours {here}"
+    ) in said
+    lost = cost["Skellam (the paper)"] / cost["Gaussian (RDP)"] - 1
+    assert f"the paper loses {100 * lost:.0f} % of epsilon" in said
+    assert f"EMNIST's setting {here} instead of {paper}" in said
+
+
+def test_training_has_the_noise_of_the_papers_page():
+    """The noise of each plan, calibrated anew."""
+    from experiments.runs import recorded
+
+    runs = {run.cell.way: run for run in recorded("mnist_writers") if run.cell.epsilon == 4}
+    noise = {way: f"{run.plan().noise_multiplier:.3f}" for way, run in runs.items()}
+    ways = ("central Gaussian", "central Gaussian (RDP)", "Skellam (the paper), 16 bits, k = 4")
+    tight, rdp, paper = (noise[way] for way in ways)
+    for kind in ("distributed", "central"):
+        assert noise[f"{kind} discrete Gaussian, 16 bits, k = 4"] == paper
+    assert (
+        f"`mnist_writers` at epsilon 4: noise multiplier {tight} for the tightly accounted "
+        f"Gaussian, {rdp} under RDP, {paper} for the paper and both discrete Gaussians at 16 bits; "
+        f"ours {noise['Skellam (here), 12 bits']} with 12 bits and "
+        f"{noise['Skellam (here), 8 bits']} with 8"
+    ) in page("docs/paper.md")
