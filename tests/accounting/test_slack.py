@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from oracles import exact_profile
 from skellam.accounting import GdpCurve, RoundedSkellam, Sampled, Skellam, epsilon
-from skellam.accounting.curves import NO_SLACK, Slack
-from skellam.accounting.gdp import outside_by_atoms, outside_by_distance, slack_by_atoms
+from skellam.accounting.curves import NO_SLACK, Slack, slack_by_atoms
+from skellam.accounting.gdp import outside_by_atoms, outside_by_distance
 from skellam.accounting.laws import skellam_law
 from skellam.errors import DomainError
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
+from skellam.accounting.laws import Law
 from skellam.errors import DomainError
 
 ORDERS: tuple[float, ...] = (
@@ -34,6 +36,7 @@ Values = NDArray[np.float64]
 _FAINTEST = 1e-300
 _ROUND_OFF = 1e-10
 """Relative error allowed for in closed forms, far above what float64 commits."""
+_STRETCH = 1e-8
 _NARROW = 0.5
 _NODES = np.array([1.0, 0.8717401485096066, 0.5917001814331423, 0.20929921790247888])
 _WEIGHTS = np.array([1 / 28, 0.21070422714350604, 0.3411226924835044, 0.4124587946587038])
@@ -84,6 +87,32 @@ class Slack:
 
 
 NO_SLACK = Slack()
+
+
+def slack_by_atoms(
+    law: Law, *, dimension: int, shift: float, distance: float, atom_error: float
+) -> Slack:
+    """Return what a sampler costs without the factor e^epsilon of its distance (lemma 2).
+
+    ``distance`` is the total variation of a release's noise, ``atom_error`` the largest error of a
+    probability of one coordinate's noise, and ``shift`` bounds how far a user moves a coordinate.
+    """
+    cost = _atom_cost(law, math.ceil(shift) + 1, atom_error)
+    rare = distance + 4 * dimension / _STRETCH * cost
+    return Slack(rare=min(1.0, rare), stretch=_STRETCH)
+
+
+@lru_cache(maxsize=8)
+def _atom_cost(law: Law, shift: int, atom_error: float) -> float:
+    """Bound E[min(1, 2a/p(Y))] for Y a draw of the law moved by ``shift`` (lemma 2's M)."""
+    left = law.log_pmf[::-1] if law.shift else law.log_pmf[:0:-1]
+    log_p = np.concatenate((left, law.log_pmf))
+    if shift >= len(law.log_survival):
+        return 1.0
+    capped = np.minimum(0.0, math.log(2 * atom_error) - log_p[shift:])
+    inside = float(np.exp(log_p[: len(log_p) - shift] + capped).sum())
+    beyond = math.exp(law.log_survival[len(law.log_survival) - shift])
+    return min(1.0, (inside + beyond) * (1 + 1e-9) + 1e-300)
 
 
 class Curve(Protocol):

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import numpy as np
 
 from skellam.accounting.curves import Values, gaussian_profile, mills, mills_fall
 from skellam.accounting.losslaw import LossLaw, gaussian_laws, profile_law
+from skellam.accounting.mechanisms import SampledKnownSize, SampledWithoutReplacement
 
 _FAR = 12.0
 _STEP = 1 / 32
@@ -85,6 +86,18 @@ def replaced_size_law(eta: float, sizes: Sizes) -> LossLaw:
 
 
 @lru_cache(maxsize=64)
+def sizes_of(mechanism: SampledWithoutReplacement | SampledKnownSize) -> Sizes:
+    """Return the shares of the population that a cohort of ``mechanism`` may be, with weights."""
+    match mechanism:
+        case SampledWithoutReplacement():
+            return ((mechanism.rate, 1.0),)
+        case SampledKnownSize():
+            every = poisson_sizes(mechanism.rate, mechanism.population)
+            return max_sizes(every, mechanism.run_chance)
+        case _:
+            assert_never(mechanism)
+
+
 def poisson_sizes(rate: float, population: int) -> Sizes:
     """Return shares and weights that bound the mean of a profile over n ~ Bin(population, rate).
 

@@ -79,7 +79,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 
 from skellam import _checks
-from skellam.accounting.curves import GdpCurve, Slack
+from skellam.accounting.curves import GdpCurve, Slack, slack_by_atoms
 from skellam.accounting.laws import (
     Law,
     Table,
@@ -119,7 +119,6 @@ FLOAT_SAFETY = 5e-10
 DEFAULT_TAIL = 1e-300
 _FIRST_CELL = 1 / 128
 _STEP = 0.04
-_STRETCH = 1e-8
 
 
 class GdpCertificate(NamedTuple):
@@ -506,29 +505,3 @@ def _pure_gdp(epsilon: float) -> float:
 
     vertex = -epsilon - math.log1p(math.exp(-epsilon))
     return float(-2 * ndtri_exp(vertex)) * (1 + 1e-9)
-
-
-def slack_by_atoms(
-    law: Law, *, dimension: int, shift: float, distance: float, atom_error: float
-) -> Slack:
-    """Return what a sampler costs without the factor e^epsilon of its distance (lemma 2).
-
-    ``distance`` is the total variation of a release's noise, ``atom_error`` the largest error of a
-    probability of one coordinate's noise, and ``shift`` bounds how far a user moves a coordinate.
-    """
-    cost = _atom_cost(law, math.ceil(shift) + 1, atom_error)
-    rare = distance + 4 * dimension / _STRETCH * cost
-    return Slack(rare=min(1.0, rare), stretch=_STRETCH)
-
-
-@lru_cache(maxsize=8)
-def _atom_cost(law: Law, shift: int, atom_error: float) -> float:
-    """Bound E[min(1, 2a/p(Y))] for Y a draw of the law moved by ``shift`` (lemma 2's M)."""
-    left = law.log_pmf[::-1] if law.shift else law.log_pmf[:0:-1]
-    log_p = np.concatenate((left, law.log_pmf))
-    if shift >= len(law.log_survival):
-        return 1.0
-    capped = np.minimum(0.0, math.log(2 * atom_error) - log_p[shift:])
-    inside = float(np.exp(log_p[: len(log_p) - shift] + capped).sum())
-    beyond = math.exp(law.log_survival[len(law.log_survival) - shift])
-    return min(1.0, (inside + beyond) * (1 + 1e-9) + 1e-300)

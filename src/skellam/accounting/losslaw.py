@@ -85,6 +85,23 @@ class LossLaw:
         return epsilon_at(self.losses, self.profile(), left) if left > 0 else math.inf
 
 
+def tilted_moments(law: LossLaw, theta: float) -> tuple[float, float]:
+    """Return mean and variance of one finite loss under the tilt."""
+    weights = theta * law.losses + np.log(np.maximum(law.masses, 1e-320))
+    weights = np.exp(weights - weights.max())
+    weights /= weights.sum()
+    mean = float(weights @ law.losses)
+    return mean, float(weights @ (law.losses - mean) ** 2)
+
+
+def log_moment(losses: NDArray[np.floating], masses: Masses, theta: Masses) -> Masses:
+    """Return the log of the mean of e^(theta loss), for each ``theta``."""
+    with np.errstate(divide="ignore"):
+        weights = np.log(masses) + theta[:, None] * losses
+    top = weights.max(axis=1)
+    return np.asarray(top + np.log(np.exp(weights - top[:, None]).sum(axis=1)))
+
+
 def epsilon_at(losses: Masses, profile: Masses, delta: float) -> float:
     """Return the least epsilon >= 0 at which a profile, linear in e^epsilon, is at most ``delta``.
 

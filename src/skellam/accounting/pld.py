@@ -11,20 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.curves import NO_SLACK, ORDERS, RdpCurve, Slack
-from skellam.accounting.fixed_size import (
-    Sizes,
-    fixed_size_laws,
-    max_sizes,
-    poisson_sizes,
-    replaced_size_law,
-)
+from skellam.accounting.fixed_size import fixed_size_laws, replaced_size_law, sizes_of
 from skellam.accounting.gdp import dominating, pure_epsilon, sized_slack
 from skellam.accounting.losslaw import (
     LossLaw,
@@ -33,10 +27,12 @@ from skellam.accounting.losslaw import (
     coarsened,
     epsilon_at,
     gaussian_laws,
+    log_moment,
     pair_law,
     pure_pair,
     scalar_pair,
     snapped,
+    tilted_moments,
 )
 from skellam.accounting.mechanisms import (
     Adjacency,
@@ -147,7 +143,7 @@ class Composition:
 
     def log_moments(self, theta: Masses) -> Masses:
         """Bound log E e^(theta loss) from above, finite losses alone."""
-        sums = (n * _log_moment(law.losses, law.masses, theta) for law, n in self.parts)
+        sums = (n * log_moment(law.losses, law.masses, theta) for law, n in self.parts)
         return np.asarray(np.sum(list(sums), axis=0) + _RELATIVE * self._releases)
 
     def _log_delta(self, theta: Masses) -> Masses:
@@ -161,7 +157,7 @@ class Composition:
 
     def _tilt(self, bound: Callable[[Masses], Masses]) -> tuple[float, float]:
         """Return the tilt at which the ``bound`` is least, and the bound."""
-        spread = math.sqrt(sum(n * _moments_of(law, 0.0)[1] for law, n in self.parts))
+        spread = math.sqrt(sum(n * tilted_moments(law, 0.0)[1] for law, n in self.parts))
         theta = np.geomspace(1e-4, 1e4, 49) / min(max(spread, 1e-12), 1e12)
         best = (float(theta[0]), math.inf)
         for _ in range(3):
@@ -223,14 +219,14 @@ def _transformed(
     probe, releases = max(theta, 1 / spread), sum(n for _, n in parts)
     # Multiples of the interval are exact integers of float64.
     finest = 1e-14 * max(float(np.abs(law.losses).max()) for law, _ in parts) + 1e-300
-    exact = sum(n * _log_moment(law.losses, law.masses, np.array([probe]))[0] for law, n in parts)
+    exact = sum(n * log_moment(law.losses, law.masses, np.array([probe]))[0] for law, n in parts)
     for log_size in _LOG_SIZES if releases <= _MANY else _LOG_SIZES[:-2]:
         size = 1 << log_size
         # Room for the upper neighbours of the largest losses, where releases are few.
         used = size - 4 - min(2 * releases, size // 8)
         h = interval or _aligned(max((high - low) / used, finest), parts[0][0])
         grids = [(*snapped(law, h), n) for law, n in parts]
-        found = sum(n * _log_moment(h * i, m, np.array([probe]))[0] for i, m, n in grids)
+        found = sum(n * log_moment(h * i, m, np.array([probe]))[0] for i, m, n in grids)
         cost = float(found - exact) / probe
         fits = h * used >= (high - low) * (1 - 1e-9)
         if fits and (interval or cost <= _TOLERANCE * max(scale, 0.02 * spread)):
@@ -266,7 +262,7 @@ def _log_beyond(grids: Grids, theta: Masses, h: float, end: int) -> float:
     """Bound the logarithm of the composed mass at losses from ``end`` * ``h`` on, by Chernoff."""
     if sum(n * int(index.max()) for index, _, n in grids) < end:
         return -math.inf
-    logs = np.sum([n * _log_moment(h * i, m, theta) for i, m, n in grids], axis=0)
+    logs = np.sum([n * log_moment(h * i, m, theta) for i, m, n in grids], axis=0)
     return float(np.min(logs - theta * h * end))
 
 
@@ -281,7 +277,7 @@ def _powered(grids: Grids, theta: float, h: float, size: int) -> tuple[Masses, f
     wrong = 6 * _UNIT * (math.log2(size) + 2)
     log_mass, transforms = 0.0, list[tuple[NDArray[np.complex128], int]]()
     for index, masses, n in grids:
-        moment = float(_log_moment(h * index, masses, np.array([theta]))[0])
+        moment = float(log_moment(h * index, masses, np.array([theta]))[0])
         with np.errstate(divide="ignore"):
             tilted = np.exp(np.log(masses) + theta * h * index - moment)
         log_mass += n * moment
@@ -308,11 +304,11 @@ def _powered(grids: Grids, theta: float, h: float, size: int) -> tuple[Masses, f
 
 def _window(parts: Sequence[tuple[LossLaw, int]], theta: float) -> tuple[float, float, float]:
     """Return where the tilted loss lies but for e^-30 at each end (Chernoff), and its deviation."""
-    variance = sum(n * _moments_of(law, theta)[1] for law, n in parts)
+    variance = sum(n * tilted_moments(law, theta)[1] for law, n in parts)
     spread = math.sqrt(variance) + 1e-30
     steps = _chernoff_steps(parts, spread)
     at = np.concatenate(([theta], theta + steps, theta - steps))
-    logs = np.sum([n * _log_moment(law.losses, law.masses, at) for law, n in parts], axis=0)
+    logs = np.sum([n * log_moment(law.losses, law.masses, at) for law, n in parts], axis=0)
     up, down = logs[1 : 1 + len(steps)], logs[1 + len(steps) :]
     high = float(np.min((up - logs[0] + _OUTSIDE) / steps))
     low = float(np.max((logs[0] - down - _OUTSIDE) / steps))
@@ -325,22 +321,6 @@ def _chernoff_steps(parts: Sequence[tuple[LossLaw, int]], spread: float) -> Mass
     normal = math.sqrt(2 * _OUTSIDE) / spread
     reach = max(float(np.abs(law.losses).max()) for law, _ in parts)
     return np.geomspace(min(normal / 32, 1 / (reach + 1e-300)), 32 * normal, 33)
-
-
-def _moments_of(law: LossLaw, theta: float) -> tuple[float, float]:
-    """Return mean and variance of one finite loss under the tilt."""
-    weights = theta * law.losses + np.log(np.maximum(law.masses, 1e-320))
-    weights = np.exp(weights - weights.max())
-    weights /= weights.sum()
-    mean = float(weights @ law.losses)
-    return mean, float(weights @ (law.losses - mean) ** 2)
-
-
-def _log_moment(losses: NDArray[np.floating], masses: Masses, theta: Masses) -> Masses:
-    with np.errstate(divide="ignore"):
-        weights = np.log(masses) + theta[:, None] * losses
-    top = weights.max(axis=1)
-    return np.asarray(top + np.log(np.exp(weights - top[:, None]).sum(axis=1)))
 
 
 def _interpolated(losses: Masses, profile: Masses, epsilon: float) -> float:
@@ -489,9 +469,9 @@ def dominating_pld(mechanism: Mechanism) -> Pld:
     match mechanism:
         case SampledWithoutReplacement() | SampledKnownSize() if mechanism.rate < 1:
             if compares_three(mechanism):
-                laws = fixed_size_laws(curve.mu, _sizes(mechanism))
+                laws = fixed_size_laws(curve.mu, sizes_of(mechanism))
                 return Pld.of(*laws, sized_slack(noise))
-            law = replaced_size_law(curve.mu, _sizes(mechanism))
+            law = replaced_size_law(curve.mu, sizes_of(mechanism))
             return Pld.of(law, law, curve.slack)
         case _:
             pld = gaussian_pld(1 / curve.mu, rate=rate_of(mechanism), slack=curve.slack)
@@ -507,17 +487,6 @@ def own_pair(mechanism: Mechanism) -> Pair | None:
     if own is None and isinstance(noise, DiscreteLaplace | Laplace):
         return pure_pair(pure_epsilon(noise))
     return own
-
-
-def _sizes(mechanism: SampledWithoutReplacement | SampledKnownSize) -> Sizes:
-    match mechanism:
-        case SampledWithoutReplacement():
-            return ((mechanism.rate, 1.0),)
-        case SampledKnownSize():
-            every = poisson_sizes(mechanism.rate, mechanism.population)
-            return max_sizes(every, mechanism.run_chance)
-        case _:
-            assert_never(mechanism)
 
 
 def _needs_symmetry(mechanism: Mechanism) -> bool:

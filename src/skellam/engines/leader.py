@@ -13,14 +13,16 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from logging import getLogger
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from skellam import errors
-from skellam.engines import durable
+from skellam.engines import durable, two_servers
 from skellam.engines.helper.web import LOOPBACK, PATH
-from skellam.entropy import Entropy
+from skellam.engines.key_files import read_identity, read_public
+from skellam.entropy import Entropy, random_bytes
 from skellam.errors import (
     DataError,
     DomainError,
@@ -29,7 +31,10 @@ from skellam.errors import (
     ProtocolError,
     ThresholdError,
 )
+from skellam.plan import CalibratedPlan
+from skellam.secagg import Roster
 from skellam.twoserver import RunConstants
+from skellam.twoserver.constants import MAX_ROUNDS
 from skellam.twoserver.leader import (
     Collecting,
     Forgetting,
@@ -341,6 +346,55 @@ def run_id_at(path: Path) -> bytes | None:
     if phase is None or (isinstance(phase, Idle) and _is_over(phase)):
         return None
     return _constants(phase).run_id
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderFiles:
+    """Files of a leader: its secret key, the helper's public one, and where it keeps its runs.
+
+    ``authority`` is a PEM file with who signed the helper's certificate; the system's authorities
+    are believed where there is none.
+    """
+
+    identity: str | PathLike[str]
+    helper: str | PathLike[str]
+    state: str | PathLike[str]
+    authority: str | PathLike[str] | None = None
+    timeout: float = 120.0
+    """Seconds for which a helper that is away is asked again."""
+
+    def line(self, helper: str | HelperLine) -> HelperLine:
+        """Return the way to the helper at this address."""
+        if not isinstance(helper, str):
+            return helper
+        authority = None if self.authority is None else Path(self.authority)
+        return HttpsLine(helper, authority, self.timeout)
+
+    def open(
+        self,
+        plan: CalibratedPlan,
+        roster: Roster,
+        helper: str | HelperLine,
+        *,
+        entropy: Entropy,
+    ) -> Leader:
+        """Return the run of ``plan``, which is begun if the folder has none, or an ended one.
+
+        Rounds that are given up keep their numbers, so that there are more than planned.
+        """
+        setting = LeaderSetting(
+            read_identity(Path(self.identity)), read_public(Path(self.helper)), roster
+        )
+        folder = Path(self.state)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"{plan.digest.hex()[:32]}.run"
+        run_id = run_id_at(path)
+        if run_id is None:
+            path.unlink(missing_ok=True)
+            run_id = random_bytes(32, entropy=entropy)
+        rounds = min(MAX_ROUNDS, 4 * plan.rounds + 16)
+        agreed = two_servers.constants(plan, run_id=run_id, rounds=rounds)
+        return Leader.open(path, agreed, setting=setting, helper=self.line(helper), entropy=entropy)
 
 
 def _is_over(idle: Idle) -> bool:

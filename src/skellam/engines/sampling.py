@@ -1,12 +1,13 @@
 """Client sampling: who takes part in a round, drawn as the plan's accounting has it.
 
 Training, Flower and analytics all draw here. ``entropy`` is the server's own and secret; groups of
-``sampling="cyclic"`` are public and follow from a public seed.
+``sampling="cyclic"`` are public and follow from a public seed, or, on a fleet, from `Turns`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
 import numpy as np
@@ -72,6 +73,73 @@ def deal(clients: int, groups: int, *, seed: bytes) -> NDArray[np.intp]:
     group = np.empty(clients, dtype=np.intp)
     group[order] = np.arange(clients) % groups
     return group
+
+
+def invited(plan: Plan, candidates: Sequence[T], *, round_: int, entropy: Entropy) -> list[T]:
+    """Return those of ``candidates`` who are asked, as the plan's accounting has it.
+
+    On a fleet nobody deals groups: with ``sampling="cyclic"`` a random cohort of those who may
+    take part does, and ``candidates`` are these.
+    """
+    if plan.sampling is Sampling.CYCLIC:
+        chosen = shuffled(len(candidates), entropy)[: plan.cohort]
+        return [candidates[i] for i in sorted(chosen.tolist())]
+    return sample(plan, candidates, round_=round_, group_seed=b"", entropy=entropy)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The rounds of one plan so far, and those in which each client took part."""
+
+    rounds: int = 0
+    past: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def cycle(self, plan: Plan) -> int:
+        """Return the number of the cycle that the next round belongs to."""
+        return self.rounds // (plan.groups if plan.sampling is Sampling.CYCLIC else 1)
+
+    def barred(self, plan: Plan) -> frozenset[int]:
+        """Return the clients who may not take part in the next round; nobody but in cycles."""
+        if plan.sampling is not Sampling.CYCLIC:
+            return frozenset()
+        cap = plan.participations or -(-plan.rounds // plan.groups)
+        free = cyclic(
+            self.past, self.past, round_=self.rounds + 1, participations=cap, groups=plan.groups
+        )
+        return frozenset(self.past).difference(free)
+
+    def begun(self) -> Turns:
+        """Return the turns after a round began."""
+        return replace(self, rounds=self.rounds + 1)
+
+    def taken(self, clients: Iterable[int]) -> Turns:
+        """Return the turns after ``clients`` took part in the round that began last."""
+        more = {number: (*self.past.get(number, ()), self.rounds) for number in clients}
+        return replace(self, past={**self.past, **more})
+
+
+def cyclic(
+    clients: Collection[int],
+    past: Mapping[int, Collection[int]],
+    *,
+    round_: int,
+    participations: int,
+    groups: int,
+) -> list[int]:
+    """Return those who may take part in ``round_``: ``past`` has the rounds of each so far.
+
+    Whoever took part fewer than ``participations`` times, and not in the last ``groups - 1``
+    rounds. Nothing about it is secret.
+
+    >>> cyclic([1, 2, 3], {1: [1], 2: [2]}, round_=3, participations=2, groups=2)
+    [1, 3]
+    """
+    return [
+        one
+        for one in clients
+        if len(rounds := past.get(one, ())) < participations
+        and all(round_ - earlier >= groups for earlier in rounds)
+    ]
 
 
 def bernoulli(count: int, chance: float, *, entropy: Entropy) -> NDArray[np.bool_]:

@@ -20,9 +20,9 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -32,10 +32,12 @@ from numpy.typing import NDArray
 from skellam import _checks
 from skellam.accounting.ledger import Head
 from skellam.engines import durable
+from skellam.engines.local import RoundResult
 from skellam.errors import DataError, DomainError
 from skellam.federated.aggregation import ServerState
 from skellam.federated.sampling import Participations
 from skellam.plan import AdaptiveClip, AnyGuarantees, CalibratedPlan
+from skellam.plan.clipping import unclipped_fraction
 
 _FORMAT = b"\nskellam/checkpoint/2 "
 
@@ -170,6 +172,32 @@ class Record:
     """The clip of this round, if it adapts: it follows from what earlier rounds released."""
     clipped: float | None = None
     """Share of clients that the clip touched, with noise, where the plan spends on it."""
+
+    @classmethod
+    def of_skipped(cls, number: int, reason: str, clip: AdaptiveClip | None) -> Self:
+        """Return what is shown of a round that released nothing."""
+        return cls(round=number, skipped=reason, clip=None if clip is None else clip.clip)
+
+    @classmethod
+    def of_release(
+        cls, number: int, result: RoundResult, plan: CalibratedPlan, clip: AdaptiveClip | None
+    ) -> Self:
+        """Return what is shown of a round that released ``result``."""
+        record = cls(round=number, clip=None if clip is None else clip.clip)
+        if result.wrap is not None:
+            record = replace(
+                record,
+                wrap_k=_finite(result.wrap.k),
+                wrap_probability=_finite(result.wrap.probability),
+                bytes_per_client=plan.bytes_per_client,
+            )
+        if result.clip_count is None:
+            return record
+        return replace(record, clipped=1 - unclipped_fraction(result.clip_count, plan.cohort))
+
+    def with_measures(self, test: Mapping[str, float], validation: Mapping[str, float]) -> Self:
+        """Return the record of a round after which the model was measured."""
+        return replace(self, test=_all_finite(test), validation=_all_finite(validation))
 
     @property
     def evaluated(self) -> bool:
@@ -441,6 +469,14 @@ def read_records(path: Path) -> list[Record]:
         return []
     *lines, _torn = path.read_text(encoding="utf-8").split("\n")
     return [Record.from_line(line) for line in lines]
+
+
+def _all_finite(measures: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: _finite(value) for name, value in measures.items()}
+
+
+def _finite(x: float) -> float | None:
+    return x if isfinite(x) else None
 
 
 def _mean(records: Sequence[Record], name: str) -> float:

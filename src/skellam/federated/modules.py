@@ -7,6 +7,7 @@ layers are left out, and a weight that two layers share is counted once.
 from __future__ import annotations
 
 import copy
+import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,6 +60,13 @@ def with_weights(model: nn.Module, vector: Vector) -> nn.Module:
     made = copy.deepcopy(model)
     load(made, vector)
     return made
+
+
+def state_octets(module: nn.Module) -> bytes:
+    """Return the module's state as ``torch.save`` writes it."""
+    buffer = io.BytesIO()
+    torch.save({name: value.cpu() for name, value in module.state_dict().items()}, buffer)
+    return buffer.getvalue()
 
 
 def untrained_digest(model: nn.Module) -> str:

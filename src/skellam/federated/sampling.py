@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.engines.sampling import sample
+from skellam.engines.sampling import bernoulli, sample
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
 from skellam.errors import DataError, DomainError
 from skellam.plan import CalibratedPlan, Sampling
@@ -72,6 +73,13 @@ class Population:
         """The chance that a client of the data is invited to a round."""
         return self.plan.cohort / (self.plan.participation_probability or 1.0) / self.clients
 
+    def takes_part(self, client: int, entropy: Streams) -> bool:
+        """Return whether an invited client sends its update: by its own coin, if it has one."""
+        probability = self.plan.participation_probability
+        if probability is None:
+            return True
+        return bool(bernoulli(1, probability, entropy=entropy(f"coin/{client}"))[0])
+
     def draw(self, number: int, *, entropy: Entropy) -> tuple[int, ...]:
         """Return the clients that are invited to round ``number``."""
         drawn = sample(
@@ -128,6 +136,52 @@ class Participations:
                 return cls(int(file["round"]), file["counts"], file["members"])
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise DataError(f"cannot read the participations: {error}") from error
+
+
+class ParticipationCount:
+    """How often each client's data was in a release; nothing is counted where there is no limit."""
+
+    def __init__(
+        self,
+        population: Population,
+        kept: Participations | None,
+        start: int,
+        *,
+        last_release: int | None,
+        replayable: bool,
+    ) -> None:
+        self.cut_off = kept is not None and kept.round == start and not replayable
+        """Whether round ``start`` may have been opened before a kill, with other noise."""
+        self._limit = population.max_participations
+        self._counts: NDArray[np.uint32] | None = None
+        if self._limit is not None and kept is None:
+            self._counts = np.zeros(population.clients, dtype=np.uint32)
+        elif self._limit is not None and kept is not None:
+            self._counts = kept.after(start, last_release=last_release, replayable=replayable)
+
+    @property
+    def max(self) -> int | None:
+        """The largest count."""
+        return None if self._counts is None else int(self._counts.max())
+
+    def exhausted(self, client: int) -> bool:
+        """Return whether ``client``'s data was in as many releases as the plan allows."""
+        if self._limit is None or self._counts is None:
+            return False
+        return bool(self._counts[client] >= self._limit)
+
+    def enter(self, number: int, clients: Iterable[int]) -> Participations | None:
+        """Count ``clients`` for round ``number``; return what is kept before it is spent, if any.
+
+        The counts are a new array, so that what is kept has those from before the round.
+        """
+        if self._counts is None:
+            return None
+        members = np.array(sorted(clients), dtype=np.uint32)
+        entered = Participations(number, self._counts, members)
+        self._counts = self._counts.copy()
+        self._counts[members] += 1
+        return entered
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

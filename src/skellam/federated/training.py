@@ -11,27 +11,23 @@ such a round is left out instead: opened again, it would show clients of earlier
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from math import floor, isfinite
+from math import floor
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.ledger import Head, Ledger
 from skellam.engines.correlated import CorrelatedAggregate
 from skellam.engines.local import Round, RoundResult, adaptive, require_cohort
-from skellam.engines.sampling import bernoulli
 from skellam.entropy import Entropy, random_bytes
 from skellam.errors import (
     BudgetError,
@@ -50,8 +46,9 @@ from skellam.federated.aggregation import (
     require_server,
 )
 from skellam.federated.history import Checkpoint, Folder, Header, History, Record, Stop
+from skellam.federated.modules import state_octets
 from skellam.federated.monitoring import Watch, events
-from skellam.federated.sampling import Participations, Population, Streams
+from skellam.federated.sampling import ParticipationCount, Population, Streams
 from skellam.federated.spending import (
     LedgerSpender,
     NoSpending,
@@ -59,9 +56,8 @@ from skellam.federated.spending import (
     open_ledger,
     require_same_ledger,
 )
-from skellam.federated.task import GroupWorker, Measures, Trainable, Worker
+from skellam.federated.task import GroupWorker, Trainable, Worker
 from skellam.plan import AdaptiveClip, CalibratedPlan
-from skellam.plan.clipping import unclipped_fraction
 
 log = logging.getLogger(__name__)
 _EXAMPLES = {
@@ -131,7 +127,7 @@ def train(
         _require_release(records, spender, stop)
         module = task.torch_model(state.model)
         if module is not None:
-            files.keep_model(_state_octets(module))
+            files.keep_model(state_octets(module))
         return History(
             header=setup.header,
             records=tuple(records),
@@ -168,12 +164,6 @@ def _require_release(records: Sequence[Record], spender: Spender, stop: Stop) ->
         f"none of {len(records)} rounds released anything, all were skipped "
         f"({records[-1].skipped}); {cost}; plan a larger cohort, or tolerate more dropouts"
     )
-
-
-def _state_octets(module: torch.nn.Module) -> bytes:
-    buffer = io.BytesIO()
-    torch.save({name: value.cpu() for name, value in module.state_dict().items()}, buffer)
-    return buffer.getvalue()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,10 +261,16 @@ class _Rounds:
         self._setup, self._spender, self._files, self._worker = setup, spender, files, worker
         self._max_failures = max_failures
         self._names = tuple(setup.task.clients)
-        self._counts = self._participations(start)
-        kept = files.participations()
-        cut_off = kept is not None and kept.round == start and not setup.streams.replayable
-        self._cut_off = start if cut_off else None
+        self.population = setup.population
+        released = [record.round for record in files.records() if record.skipped is None]
+        self.count = ParticipationCount(
+            setup.population,
+            files.participations(),
+            start,
+            last_release=released[-1] if released else None,
+            replayable=setup.streams.replayable,
+        )
+        self._cut_off = start if self.count.cut_off else None
         """A round that may have been opened before a kill. With a band it is not opened again, with
         other noise: the sums of all rounds of the band are in it."""
 
@@ -319,9 +315,9 @@ class _Rounds:
             return _Skipped("cut off before it was kept"), clip
 
         def spend() -> None:
-            self._keep_participations(round_.number, clients)
-            times = None if self._counts is None else int(self._counts.max())
-            self._spender.spend(round_.number, times)
+            if (entered := self.count.enter(round_.number, clients.entered)) is not None:
+                self._files.keep_participations(entered)
+            self._spender.spend(round_.number, self.count.max)
 
         try:
             require_cohort(plan, round_)
@@ -339,19 +335,7 @@ class _Rounds:
         dropouts = self._setup.aggregate.dropouts(number, members, entropy=entropy("dropout"))
         return Round(number, sha256(model.tobytes()).digest(), members, dropouts)
 
-    # One client.
-
-    def exhausted(self, client: int) -> bool:
-        """Return whether ``client``'s data was in as many releases as the plan allows."""
-        limit = self._setup.population.max_participations
-        return limit is not None and self._counts is not None and self._counts[client] >= limit
-
-    def takes_part(self, client: int, entropy: Streams) -> bool:
-        """Return whether an invited client sends its update: by its own coin, if it has one."""
-        probability = self._setup.plan.participation_probability
-        if probability is None:
-            return True
-        return bool(bernoulli(1, probability, entropy=entropy(f"coin/{client}"))[0])
+    # Local training.
 
     @property
     def at_once(self) -> int:
@@ -373,29 +357,6 @@ class _Rounds:
             return self._worker.update(model, name, number, entropy=entropy)
         except Exception as error:  # noqa: BLE001  (whatever a client's data does to its training)
             return error
-
-    # How often clients took part.
-
-    def _participations(self, start: int) -> NDArray[np.uint32] | None:
-        if self._setup.population.max_participations is None:
-            return None
-        kept = self._files.participations()
-        if kept is None:
-            return np.zeros(len(self._names), dtype=np.uint32)
-        released = [record.round for record in self._files.records() if record.skipped is None]
-        return kept.after(
-            start,
-            last_release=released[-1] if released else None,
-            replayable=self._setup.streams.replayable,
-        )
-
-    def _keep_participations(self, number: int, clients: _Clients) -> None:
-        if self._counts is None:
-            return
-        members = np.array(sorted(clients.entered), dtype=np.uint32)
-        self._files.keep_participations(Participations(number, self._counts, members))
-        self._counts = self._counts.copy()
-        self._counts[members] += 1
 
 
 class _Clients:
@@ -440,11 +401,11 @@ class _Clients:
         return self._survivors[first : first + at_once]
 
     def _train(self, group: Sequence[int]) -> None:
-        rounds = self._rounds
+        rounds, population = self._rounds, self._rounds.population
         sending = [
             client
             for client in group
-            if not rounds.exhausted(client) and rounds.takes_part(client, self._entropy)
+            if not rounds.count.exhausted(client) and population.takes_part(client, self._entropy)
         ]
         self.entered.update(sending)
         found = rounds.local_updates(sending, self._model, self._number, self._entropy)
@@ -483,7 +444,10 @@ class _Loop:
             except BudgetError:
                 return checkpoint.state, Stop.BUDGET
             state = self._applied(checkpoint, outcome, clip)
-            record = self._record(number, outcome, checkpoint.clip)
+            if isinstance(outcome, _Skipped):
+                record = Record.of_skipped(number, outcome.reason, checkpoint.clip)
+            else:
+                record = Record.of_release(number, outcome, self.setup.plan, checkpoint.clip)
             later = outcome.later if isinstance(outcome, RoundResult) else checkpoint.earlier
             checkpoint = replace(
                 checkpoint,
@@ -519,30 +483,11 @@ class _Loop:
             state, cohort = server.rescaled(state, ratio), cohort / ratio
         return server.apply(state, (outcome.total / cohort).values.astype(np.float32))
 
-    def _record(
-        self, number: int, outcome: RoundResult | _Skipped, clip: AdaptiveClip | None
-    ) -> Record:
-        record = Record(round=number, clip=None if clip is None else clip.clip)
-        if isinstance(outcome, _Skipped):
-            record = replace(record, skipped=outcome.reason)
-        elif outcome.wrap is not None:
-            record = replace(
-                record,
-                wrap_k=_finite(outcome.wrap.k),
-                wrap_probability=_finite(outcome.wrap.probability),
-                bytes_per_client=self.setup.plan.bytes_per_client,
-            )
-        if isinstance(outcome, RoundResult) and outcome.clip_count is not None:
-            unclipped = unclipped_fraction(outcome.clip_count, self.setup.plan.cohort)
-            record = replace(record, clipped=1 - unclipped)
-        return record
-
     def _measured(self, record: Record, state: ServerState) -> Record:
         done = record.round + 1
         if done % self.every and done < self.setup.plan.rounds:
             return record
-        test, validation = map(_all_finite, self.worker.measure(state.model))
-        measured = replace(record, test=test, validation=validation)
+        measured = record.with_measures(*self.worker.measure(state.model))
         if (held := self.spender.guarantees()) is None:
             return measured
         return replace(
@@ -557,11 +502,3 @@ def _finite_or_error(found: Vector | Exception) -> Vector | Exception:
     if isinstance(found, Exception) or np.isfinite(found).all():
         return found
     return TrainingError("the trained weights are not finite; lower the learning rate")
-
-
-def _all_finite(measures: Measures) -> dict[str, float | None]:
-    return {name: _finite(value) for name, value in measures.items()}
-
-
-def _finite(x: float) -> float | None:
-    return x if isfinite(x) else None

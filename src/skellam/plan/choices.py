@@ -1,4 +1,4 @@
-"""The closed sets that a plan chooses from, and plans as JSON: versioned, canonical, strict."""
+"""The closed sets that a plan chooses from, the domains of its fields, and plans as JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import json
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from skellam import _checks
+from skellam.cohorts import exact_share
 from skellam.errors import DataError, DomainError, KindError
 
 if TYPE_CHECKING:
     from skellam.plan.plan import CalibratedPlan, Plan
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+MAX_DIMENSION: Final = 1 << 31
+MAX_ROUNDS: Final = 10**12
 
 
 class Sampling(StrEnum):
@@ -112,6 +118,131 @@ class Signal(StrEnum):
     INDEPENDENT = "independent"
     """Directions are independent: the norm of the sum grows with the root of the cohort."""
 
+
+# What must hold of a plan's fields, checked once, when it is made.
+
+
+def member(name: str, value: str, kind: type[_Choice]) -> _Choice:
+    """Return the member of ``kind`` that ``value`` names."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise DomainError(f"{name} must be one of {', '.join(kind)}, got {value!r}") from error
+
+
+def check(plan: Plan) -> None:
+    """Raise unless every field is in its domain; turn strings into members of their sets."""
+    put: dict[str, Any] = {
+        "dimension": _checks.integer("dimension", plan.dimension, 1, MAX_DIMENSION),
+        "cohort": _checks.integer("cohort", plan.cohort, 1),
+        "rounds": _checks.integer("rounds", plan.rounds, 1, MAX_ROUNDS),
+        "bits": _checks.integer("bits", plan.bits, 2, 32),
+        "sampling": member("sampling", plan.sampling, Sampling),
+        "noise": member("noise", plan.noise, Noise),
+        "aggregation": member("aggregation", plan.aggregation, Servers),
+        "accountant": member("accountant", plan.accountant, Accountant),
+        "beta": _checks.between("beta", plan.beta, 0, 0.999999),
+        "compression_error": _checks.positive("compression_error", plan.compression_error),
+        "signal": _signal(plan.signal),
+        "server_momentum": _checks.between("server_momentum", plan.server_momentum, 0, 1),
+    }
+    if plan.rounding is not None:
+        put["rounding"] = member("rounding", plan.rounding, Rounding)
+    for name in ("coordinate_bound", "signal_multiple", "scale", "target_epsilon"):
+        if (value := getattr(plan, name)) is not None:
+            put[name] = _checks.positive(name, value)
+    for name in ("tail", "target_delta"):
+        if (value := getattr(plan, name)) is not None:
+            put[name] = _checks.open_unit(name, value)
+    for name in ("block", "min_cohort", "participations"):
+        if (value := getattr(plan, name)) is not None:
+            put[name] = _checks.integer(name, value, 1)
+    if isinstance(plan.compression, str):
+        if plan.compression != "auto":
+            raise DomainError(f'compression must be a number or "auto", got {plan.compression!r}')
+    elif plan.compression is not None:
+        put["compression"] = _checks.integer("compression", plan.compression, 1)
+    _checks.assign(plan, **put)
+    _check_population(plan)
+    _check_servers(plan)
+    _check_shares(plan)
+
+
+def _signal(value: Signal | float | str) -> Signal | float:
+    if isinstance(value, str):
+        return member("signal", value, Signal)
+    return _checks.between("signal", value, 0, 1)
+
+
+def _check_population(plan: Plan) -> None:
+    if plan.population is None:
+        if plan.sampling is not Sampling.ALL:
+            raise DomainError(
+                f'population must be given with sampling="{plan.sampling}"; '
+                'or take sampling="all" if everybody takes part in every round'
+            )
+    else:
+        _checks.assign(plan, population=_checks.integer("population", plan.population, plan.cohort))
+        if plan.sampling is Sampling.ALL and plan.population != plan.cohort:
+            raise DomainError('with sampling="all" the population is the cohort; leave it out')
+    chance = plan.participation_probability
+    if (plan.sampling is Sampling.SELF) != (chance is not None):
+        raise DomainError('participation_probability goes with sampling="self" and only with it')
+    if chance is not None:
+        chance = _checks.rate("participation_probability", chance)
+        _checks.assign(plan, participation_probability=chance)
+        if plan.cohort > chance * plan.population_size:
+            raise DomainError(
+                "participation_probability must be at least cohort/population = "
+                f"{plan.rate:g}: even with everybody invited, fewer than the cohort would take part"
+            )
+    if not isinstance(plan.public_sizes, bool):
+        raise KindError(f"public_sizes must be True or False, got {plan.public_sizes!r}")
+    if plan.public_sizes and plan.sampling is not Sampling.POISSON:
+        raise DomainError('public_sizes goes with sampling="poisson": other sizes are no secret')
+
+
+def _check_servers(plan: Plan) -> None:
+    if plan.aggregation is Servers.ONE:
+        if plan.noise_by is not None:
+            raise DomainError('noise_by goes with aggregation="two-servers" and only with it')
+        return
+    _checks.assign(plan, noise_by=member("noise_by", plan.noise_by or NoiseBy.BOTH, NoiseBy))
+    if plan.noise not in {Noise.SKELLAM, Noise.NONE}:
+        raise DomainError(f'two servers add Skellam noise or none, got noise="{plan.noise}"')
+    for name in ("dropout", "colluding"):
+        if getattr(plan, name):
+            raise DomainError(
+                f"{name} must be 0 with two servers, which need none, got {getattr(plan, name)!r}"
+            )
+    if plan.quantile_noise is not None:
+        raise DomainError(
+            "quantile_noise must be None with two servers: both add one noise to all coordinates; "
+            'adapt the clip with aggregation="one-server"'
+        )
+
+
+def _check_shares(plan: Plan) -> None:
+    for name in ("dropout", "colluding", "expected_dropout"):
+        if (value := getattr(plan, name)) is not None:
+            exact_share(name, value)
+            _checks.assign(plan, **{name: float(value)})
+    one_server = plan.aggregation is Servers.ONE
+    if one_server and plan.expected_dropout is not None and plan.expected_dropout > plan.dropout:
+        raise DomainError(
+            f"expected_dropout must be at most dropout = {plan.dropout:g}, "
+            f"got {plan.expected_dropout:g}; tolerate more dropouts"
+        )
+    if plan.clients_add_noise and plan.min_cohort is not None:
+        needed = plan.tolerance.min_cohort()
+        if plan.min_cohort < needed:
+            raise DomainError(
+                f"min_cohort must be at least {needed}, from which on every cohort bears the "
+                f"dropouts and colluders, got {plan.min_cohort}"
+            )
+
+
+# Plans as JSON.
 
 VERSION: Final = 2
 _KIND: Final = "skellam-plan"

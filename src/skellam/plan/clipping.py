@@ -104,6 +104,13 @@ def count_variance(plan: Plan) -> float:
     return (2 * plan.cohort * (plan.quantile_noise or 0.0)) ** 2
 
 
+def check_clip(plan: Plan) -> None:
+    """Raise unless float32 holds the clip with its square."""
+    hint = "choose another unit for the vectors"
+    clip = _checks.between("clip", plan.clip, MIN_CLIP, MAX_CLIP, hint=hint)
+    _checks.assign(plan, clip=clip)
+
+
 def check(plan: Plan) -> None:
     """Raise unless a plan with ``quantile_noise`` can carry and account for it."""
     if plan.quantile_noise is None:

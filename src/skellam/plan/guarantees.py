@@ -453,3 +453,21 @@ def _who_takes_part(
             return ("cohorts are uniform samples of fixed size whose members stay secret", leaves)
         case _ as never:
             assert_never(never)
+
+
+def max_rounds(plan: CalibratedPlan, *, epsilon: float, delta: float | None) -> int:
+    """Return the largest number of rounds that cost at most ``epsilon``."""
+    target = _checks.positive("epsilon", epsilon)
+
+    def allowed(rounds: int) -> bool:
+        return plan.privacy(rounds=rounds, delta=delta).epsilon <= target
+
+    if not allowed(1):
+        raise InfeasibleError(f"one round alone costs more than epsilon = {target:g}")
+    low, high = 1, 2
+    while high < 10**12 and allowed(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if allowed(middle) else (low, middle)
+    return low

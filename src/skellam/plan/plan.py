@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from skellam import _checks, codec
 from skellam.accounting.guarantee import Audience, Guarantee
 from skellam.codec import Codec, CodecSpec, WrapEstimate
-from skellam.cohorts import Tolerance, exact_share
+from skellam.cohorts import Tolerance
 from skellam.errors import DataError, DomainError, KindError, ThresholdError
 from skellam.plan import choices, clipping, correlation, guarantees, integers, planner, sizes
 from skellam.plan.choices import Accountant, Noise, NoiseBy, Rounding, Sampling, Servers, Signal
@@ -26,11 +25,8 @@ if TYPE_CHECKING:
     from skellam.plan.explanation import Explanation
     from skellam.plan.guarantees import AnyGuarantees
 
-_Choice = TypeVar("_Choice", bound=StrEnum)
 EXCESS: Final = 1.25
 """How much wider than planned a sum may spread: cohorts of varying size alone do that."""
-MAX_DIMENSION: Final = 1 << 31
-MAX_ROUNDS: Final = 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,7 +410,7 @@ class CalibratedPlan(Plan):
 
     def max_rounds(self, *, epsilon: float, delta: float | None = None) -> int:
         """Return how many rounds of this noise the budget allows."""
-        return planner.max_rounds(self, epsilon=epsilon, delta=delta)
+        return guarantees.max_rounds(self, epsilon=epsilon, delta=delta)
 
     # What derives from it.
 
@@ -462,6 +458,16 @@ CHOSEN: Final = frozenset(
 """Fields of a `Plan` that the planner fills in where they are None."""
 
 
+def _check(plan: Plan) -> None:
+    """Raise unless every field is in its domain; turn strings into members of their sets."""
+    clipping.check_clip(plan)
+    choices.check(plan)
+    integers.check(plan)
+    clipping.check(plan)
+    if plan.correlation is not None:
+        correlation.check(plan)
+
+
 def _request(plan: Plan) -> Plan:
     return plan.request if isinstance(plan, CalibratedPlan) else plan
 
@@ -501,137 +507,3 @@ def _noise_spec(plan: CalibratedPlan, guaranteed: float, clients: int) -> codec.
             return codec.NoNoise()
         case Noise.GAUSSIAN:
             raise DomainError("continuous Gaussian noise goes through no ring and has no codec")
-
-
-# What must hold of a plan, checked once, when it is made.
-
-
-def choice(name: str, value: str, kind: type[_Choice]) -> _Choice:
-    """Return the member of ``kind`` that ``value`` names."""
-    try:
-        return kind(value)
-    except ValueError as error:
-        raise DomainError(f"{name} must be one of {', '.join(kind)}, got {value!r}") from error
-
-
-def _check(plan: Plan) -> None:
-    """Raise unless every field is in its domain; turn strings into members of their sets."""
-    put: dict[str, Any] = {
-        "dimension": _checks.integer("dimension", plan.dimension, 1, MAX_DIMENSION),
-        "clip": _checks.between(
-            "clip",
-            plan.clip,
-            clipping.MIN_CLIP,
-            clipping.MAX_CLIP,
-            hint="choose another unit for the vectors",
-        ),
-        "cohort": _checks.integer("cohort", plan.cohort, 1),
-        "rounds": _checks.integer("rounds", plan.rounds, 1, MAX_ROUNDS),
-        "bits": _checks.integer("bits", plan.bits, 2, 32),
-        "sampling": choice("sampling", plan.sampling, Sampling),
-        "noise": choice("noise", plan.noise, Noise),
-        "aggregation": choice("aggregation", plan.aggregation, Servers),
-        "accountant": choice("accountant", plan.accountant, Accountant),
-        "beta": _checks.between("beta", plan.beta, 0, 0.999999),
-        "compression_error": _checks.positive("compression_error", plan.compression_error),
-        "signal": _signal(plan.signal),
-        "server_momentum": _checks.between("server_momentum", plan.server_momentum, 0, 1),
-    }
-    if plan.rounding is not None:
-        put["rounding"] = choice("rounding", plan.rounding, Rounding)
-    for name in ("coordinate_bound", "signal_multiple", "scale", "target_epsilon"):
-        if (value := getattr(plan, name)) is not None:
-            put[name] = _checks.positive(name, value)
-    for name in ("tail", "target_delta"):
-        if (value := getattr(plan, name)) is not None:
-            put[name] = _checks.open_unit(name, value)
-    for name in ("block", "min_cohort", "participations"):
-        if (value := getattr(plan, name)) is not None:
-            put[name] = _checks.integer(name, value, 1)
-    if isinstance(plan.compression, str):
-        if plan.compression != "auto":
-            raise DomainError(f'compression must be a number or "auto", got {plan.compression!r}')
-    elif plan.compression is not None:
-        put["compression"] = _checks.integer("compression", plan.compression, 1)
-    _checks.assign(plan, **put)
-    _check_population(plan)
-    _check_servers(plan)
-    _check_shares(plan)
-    integers.check(plan)
-    clipping.check(plan)
-    if plan.correlation is not None:
-        correlation.check(plan)
-
-
-def _signal(value: Signal | float | str) -> Signal | float:
-    if isinstance(value, str):
-        return choice("signal", value, Signal)
-    return _checks.between("signal", value, 0, 1)
-
-
-def _check_population(plan: Plan) -> None:
-    if plan.population is None:
-        if plan.sampling is not Sampling.ALL:
-            raise DomainError(
-                f'population must be given with sampling="{plan.sampling}"; '
-                'or take sampling="all" if everybody takes part in every round'
-            )
-    else:
-        _checks.assign(plan, population=_checks.integer("population", plan.population, plan.cohort))
-        if plan.sampling is Sampling.ALL and plan.population != plan.cohort:
-            raise DomainError('with sampling="all" the population is the cohort; leave it out')
-    chance = plan.participation_probability
-    if (plan.sampling is Sampling.SELF) != (chance is not None):
-        raise DomainError('participation_probability goes with sampling="self" and only with it')
-    if chance is not None:
-        chance = _checks.rate("participation_probability", chance)
-        _checks.assign(plan, participation_probability=chance)
-        if plan.cohort > chance * plan.population_size:
-            raise DomainError(
-                "participation_probability must be at least cohort/population = "
-                f"{plan.rate:g}: even with everybody invited, fewer than the cohort would take part"
-            )
-    if not isinstance(plan.public_sizes, bool):
-        raise KindError(f"public_sizes must be True or False, got {plan.public_sizes!r}")
-    if plan.public_sizes and plan.sampling is not Sampling.POISSON:
-        raise DomainError('public_sizes goes with sampling="poisson": other sizes are no secret')
-
-
-def _check_servers(plan: Plan) -> None:
-    if plan.aggregation is Servers.ONE:
-        if plan.noise_by is not None:
-            raise DomainError('noise_by goes with aggregation="two-servers" and only with it')
-        return
-    _checks.assign(plan, noise_by=choice("noise_by", plan.noise_by or NoiseBy.BOTH, NoiseBy))
-    if plan.noise not in {Noise.SKELLAM, Noise.NONE}:
-        raise DomainError(f'two servers add Skellam noise or none, got noise="{plan.noise}"')
-    for name in ("dropout", "colluding"):
-        if getattr(plan, name):
-            raise DomainError(
-                f"{name} must be 0 with two servers, which need none, got {getattr(plan, name)!r}"
-            )
-    if plan.quantile_noise is not None:
-        raise DomainError(
-            "quantile_noise must be None with two servers: both add one noise to all coordinates; "
-            'adapt the clip with aggregation="one-server"'
-        )
-
-
-def _check_shares(plan: Plan) -> None:
-    for name in ("dropout", "colluding", "expected_dropout"):
-        if (value := getattr(plan, name)) is not None:
-            exact_share(name, value)
-            _checks.assign(plan, **{name: float(value)})
-    one_server = plan.aggregation is Servers.ONE
-    if one_server and plan.expected_dropout is not None and plan.expected_dropout > plan.dropout:
-        raise DomainError(
-            f"expected_dropout must be at most dropout = {plan.dropout:g}, "
-            f"got {plan.expected_dropout:g}; tolerate more dropouts"
-        )
-    if plan.clients_add_noise and plan.min_cohort is not None:
-        needed = plan.tolerance.min_cohort()
-        if plan.min_cohort < needed:
-            raise DomainError(
-                f"min_cohort must be at least {needed}, from which on every cohort bears the "
-                f"dropouts and colluders, got {plan.min_cohort}"
-            )

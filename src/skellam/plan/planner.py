@@ -32,8 +32,6 @@ TAIL: Final = 1e-17
 """The tail where no delta is known."""
 BLOCKS: Final = (1, 16, 64, 256, 1024)
 SIGNAL_MULTIPLES: Final = tuple(2.5 + i / 4 for i in range(15))
-COORDINATE_MULTIPLES: Final = (3.0, 3.5, 4.0, 4.5, 5.0, 6.0)
-"""Deviations beyond which a rotated coordinate may be cut; 3 shrink a vector by 0.27 %."""
 _TARGETS, _MIN_DELTA = (1e-100, 1e100), 1e-300
 """Targets whose squares and reciprocals are numbers."""
 _LOWEST, _HIGHEST = 1e-3, 1e6
@@ -41,22 +39,19 @@ _TOLERANCE = 2e-6
 _ROUNDINGS = (Rounding.UNBIASED, Rounding.CONDITIONAL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """What a planner chooses: the fields of a `CalibratedPlan` that a `Plan` leaves open."""
+    """What a candidate sets of the fields of a `CalibratedPlan` that a `Plan` leaves open."""
 
     scale: float
     variance: float
     rounding: Rounding
-    block: int
-    tail: float
-    coordinate_bound: float | None
-    signal_multiple: float
     padded_dim: int
     sent_dim: int
-    min_cohort: int
-    participations: int
-    band: tuple[int, ...]
+    block: int = 1
+    tail: float = TAIL
+    coordinate_bound: float | None = None
+    signal_multiple: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,9 @@ class Request:
     def model(self, multiplier: float) -> SignalModel:
         """Return the signal model, with as many coordinates as are sent at this noise."""
         model = SignalModel.asked(self.plan, self.surplus, self.band)
-        return replace(model, sent_dim=_sent_dim(self.plan, model.padded_dim, multiplier))
+        return replace(
+            model, sent_dim=signal_model.sent_dim(self.plan, model.padded_dim, multiplier)
+        )
 
     def made(self, solution: Solution) -> CalibratedPlan:
         """Return the calibrated plan."""
@@ -92,7 +89,8 @@ class Request:
 
         asked = {f.name: getattr(self.plan, f.name) for f in fields(Plan)}
         found = {f.name: getattr(solution, f.name) for f in fields(solution)}
-        return CalibratedPlan(**{**asked, **found, "request": self.plan})
+        shared = {name: getattr(self, name) for name in ("min_cohort", "participations", "band")}
+        return CalibratedPlan(**{**asked, **found, **shared, "request": self.plan})
 
     def max_variance(self) -> float:
         """Return the largest guaranteed variance that sampler and certificate can bear."""
@@ -183,24 +181,6 @@ def min_bits(plan: CalibratedPlan, *, relative_error: float) -> int:
         except InfeasibleError:
             continue
     raise InfeasibleError(f"not even 32 bits come within {relative_error:g} of Gaussian noise")
-
-
-def max_rounds(plan: CalibratedPlan, *, epsilon: float, delta: float | None) -> int:
-    """Return the largest number of rounds that cost at most ``epsilon``."""
-    target = _checks.positive("epsilon", epsilon)
-
-    def allowed(rounds: int) -> bool:
-        return plan.privacy(rounds=rounds, delta=delta).epsilon <= target
-
-    if not allowed(1):
-        raise InfeasibleError(f"one round alone costs more than epsilon = {target:g}")
-    low, high = 1, 2
-    while high < 10**12 and allowed(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if allowed(middle) else (low, middle)
-    return low
 
 
 # From an effective multiplier to a calibrated plan.
@@ -326,12 +306,12 @@ def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> floa
 def _continuous(request: Request, multiplier: float) -> Solution:
     """Return the solution of noise that needs no ring: reals as they are."""
     dim = request.plan.dimension
-    return _solution(
-        request,
+    return Solution(
         scale=1.0,
         variance=(multiplier * request.plan.clip) ** 2,
         rounding=Rounding.UNBIASED,
-        dims=(dim, dim),
+        padded_dim=dim,
+        sent_dim=dim,
     )
 
 
@@ -340,44 +320,15 @@ def _integer(request: Request, multiplier: float) -> Solution:
     plan = request.plan
     variance = (multiplier * plan.clip) ** 2
     spread = math.sqrt(variance * request.surplus)
-    return _solution(
-        request,
+    return Solution(
         scale=1.0,
         variance=variance,
         rounding=Rounding.INTEGER,
-        dims=(plan.dimension, plan.dimension),
+        padded_dim=plan.dimension,
+        sent_dim=plan.dimension,
         tail=integers.WRAP,
         coordinate_bound=plan.coordinate_bound,
         signal_multiple=integers.reach(spread**2) / spread if spread else math.inf,
-    )
-
-
-def _solution(
-    request: Request,
-    *,
-    scale: float,
-    variance: float,
-    rounding: Rounding,
-    dims: tuple[int, int],
-    block: int = 1,
-    tail: float = TAIL,
-    coordinate_bound: float | None = None,
-    signal_multiple: float = 1.0,
-) -> Solution:
-    """Return a solution of ``request``; ``dims`` are padded and sent."""
-    return Solution(
-        scale=scale,
-        variance=variance,
-        rounding=rounding,
-        block=block,
-        tail=tail,
-        coordinate_bound=coordinate_bound,
-        signal_multiple=signal_multiple,
-        padded_dim=dims[0],
-        sent_dim=dims[1],
-        min_cohort=request.min_cohort,
-        participations=request.participations,
-        band=request.band,
     )
 
 
@@ -387,7 +338,8 @@ def _max_integer_multiplier(request: Request) -> float:
 
 def _require_drawable(request: Request, plan: CalibratedPlan) -> CalibratedPlan:
     """Return ``plan`` if the noise of every cohort that it allows can be drawn and certified."""
-    _require_ring(plan)
+    if plan.correlated:
+        signal_model.require_ring(plan)
     if plan.noise is Noise.NONE:
         return plan
     if not plan.variance <= request.max_variance() * (1 + 1e-9):
@@ -403,33 +355,6 @@ def _require_drawable(request: Request, plan: CalibratedPlan) -> CalibratedPlan:
             "scale or a smaller epsilon"
         )
     return plan
-
-
-def _require_ring(plan: CalibratedPlan) -> None:
-    """Raise where a band's sums may wrap: a coordinate that does stays wrong to the end."""
-    if not plan.correlated:
-        return
-    spread = SignalModel.of(plan).spread(plan.scale, plan.noise_multiplier)
-    needed = correlation.signal_multiple(plan, plan.sent_dim)
-    if plan.modulus < 2 * needed * spread * (1 - 1e-6):
-        raise InfeasibleError(
-            f"half the modulus holds {plan.modulus / 2 / spread:.3g} deviations and a band needs "
-            f"{needed:.3g}, lest a coordinate wrap in any round; take a smaller scale, or leave it "
-            "open"
-        )
-
-
-def _sent_dim(plan: Plan, padded_dim: int, multiplier: float) -> int:
-    """Return how many coordinates are sent.
-
-    Sending d' of d adds (1/d' - 1/d) (n |mean| / (z c))^2 to the error, relative to the noise.
-    """
-    if plan.compression is None or plan.noise.continuous:
-        return padded_dim
-    if plan.compression != "auto":
-        return min(padded_dim, int(plan.compression))
-    signal = (signal_model.mean_norm(plan) * plan.cohort / multiplier) ** 2
-    return math.ceil(1 / (plan.compression_error / signal + 1 / padded_dim)) if signal else 1
 
 
 # Candidates.
@@ -485,20 +410,21 @@ def _solve(
     """Return the solution of ``candidate`` whose noise is exactly ``multiplier`` clips."""
     plan = request.plan
     scale = plan.scale or min(
-        _scale(model, candidate, multiplier), _max_scale(request, model, multiplier)
+        signal_model.chosen_scale(model, candidate.rounding, multiplier, candidate.signal_multiple),
+        _max_scale(request, model, multiplier),
     )
     unit = scale * model.sent_clip
     blocked = candidate.block > 1
-    multiple = _coordinate_multiple(model, candidate.block, multiplier)
+    multiple = signal_model.coordinate_multiple(model, candidate.block, multiplier)
     reach = multiple * unit / math.sqrt(model.sent_dim)
     bound = plan.coordinate_bound or (reach if blocked else None)
     unbiased = candidate.rounding is Rounding.UNBIASED
-    return _solution(
-        request,
+    return Solution(
         scale=scale,
         variance=(unit * multiplier) ** 2,
         rounding=candidate.rounding,
-        dims=(model.padded_dim, model.sent_dim),
+        padded_dim=model.padded_dim,
+        sent_dim=model.sent_dim,
         block=candidate.block,
         tail=_tail_of_block(plan, math.ceil(model.sent_dim / candidate.block)),
         coordinate_bound=min(bound, unit) if bound and unbiased else None,
@@ -543,7 +469,7 @@ def _estimated_multiplier(
     multiplier = effective * math.hypot(*request.band)
     for _ in range(100):
         solution = _solve(request, model, candidate, multiplier)
-        wanted = effective * math.hypot(*request.band) * _price(request.plan, model, solution)
+        wanted = effective * math.hypot(*request.band) * _price(request, model, solution)
         if not wanted < _HIGHEST:
             raise InfeasibleError(f"no scale exists with {model.bits} bits")
         if abs(wanted - multiplier) <= 1e-9 * multiplier:
@@ -552,40 +478,19 @@ def _estimated_multiplier(
     return multiplier
 
 
-def _coordinate_multiple(model: SignalModel, block: int, multiplier: float) -> float:
-    """Return where to cut: a closer cut loses more of the mean and asks for less noise."""
-    noise = model.surplus * model.model_noise * block * (multiplier / model.cohort) ** 2
-    return min(
-        COORDINATE_MULTIPLES,
-        key=lambda m: noise * m**2 + model.mean_norm**2 * signal_model.cut_square(m),
-    )
-
-
-def _price(plan: Plan, model: SignalModel, solution: Solution) -> float:
+def _price(request: Request, model: SignalModel, solution: Solution) -> float:
     """Return about how much more noise this solution needs than the Gaussian mechanism."""
     unit = solution.scale * model.sent_clip
     match solution.rounding:
         case Rounding.UNBIASED:
             quantile = math.sqrt(-2 * math.log(solution.tail)) - 0.5
-            step = math.hypot(*solution.band) / math.sqrt(solution.variance)
+            step = math.hypot(*request.band) / math.sqrt(solution.variance)
             tail_price = 1 + quantile * step / (2 * math.sqrt(solution.block))
             bound = solution.coordinate_bound or 0.0
             spread = solution.block * bound**2 if solution.block > 1 else 0.0
             return tail_price * math.sqrt(1 + spread / unit**2)
         case Rounding.CONDITIONAL:
-            return rounded_norm_bound(unit, model.sent_dim, plan.beta) / unit
-        case Rounding.INTEGER:
-            return 1.0
-        case _ as never:
-            assert_never(never)
-
-
-def _scale(model: SignalModel, candidate: Candidate, multiplier: float) -> float:
-    match candidate.rounding:
-        case Rounding.UNBIASED:
-            return signal_model.max_scale(model, multiplier, candidate.signal_multiple)
-        case Rounding.CONDITIONAL:
-            return signal_model.paper_scale(model, multiplier, candidate.signal_multiple)
+            return rounded_norm_bound(unit, model.sent_dim, request.plan.beta) / unit
         case Rounding.INTEGER:
             return 1.0
         case _ as never:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, assert_never
 
 from skellam import codec
+from skellam.errors import InfeasibleError
 from skellam.plan import correlation, integers, sizes
-from skellam.plan.choices import Signal
+from skellam.plan.choices import Rounding, Signal
 
 if TYPE_CHECKING:
     from skellam.plan.plan import CalibratedPlan, Plan
+
+COORDINATE_MULTIPLES: Final = (3.0, 3.5, 4.0, 4.5, 5.0, 6.0)
+"""Deviations beyond which a rotated coordinate may be cut; 3 shrink a vector by 0.27 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +200,55 @@ def paper_scale(model: SignalModel, multiplier: float, signal_multiple: float) -
         dimension=model.sent_dim,
         k=signal_multiple * model.leading,
     )
+
+
+def chosen_scale(
+    model: SignalModel, rounding: Rounding, multiplier: float, signal_multiple: float
+) -> float:
+    """Return the scale that ``rounding`` takes, at this noise and signal multiple."""
+    match rounding:
+        case Rounding.UNBIASED:
+            return max_scale(model, multiplier, signal_multiple)
+        case Rounding.CONDITIONAL:
+            return paper_scale(model, multiplier, signal_multiple)
+        case Rounding.INTEGER:
+            return 1.0
+        case _ as never:
+            assert_never(never)
+
+
+def coordinate_multiple(model: SignalModel, block: int, multiplier: float) -> float:
+    """Return where to cut: a closer cut loses more of the mean and asks for less noise."""
+    noise = model.surplus * model.model_noise * block * (multiplier / model.cohort) ** 2
+    return min(
+        COORDINATE_MULTIPLES,
+        key=lambda m: noise * m**2 + model.mean_norm**2 * cut_square(m),
+    )
+
+
+def sent_dim(plan: Plan, padded_dim: int, multiplier: float) -> int:
+    """Return how many coordinates are sent.
+
+    Sending d' of d adds (1/d' - 1/d) (n |mean| / (z c))^2 to the error, relative to the noise.
+    """
+    if plan.compression is None or plan.noise.continuous:
+        return padded_dim
+    if plan.compression != "auto":
+        return min(padded_dim, int(plan.compression))
+    signal = (mean_norm(plan) * plan.cohort / multiplier) ** 2
+    return math.ceil(1 / (plan.compression_error / signal + 1 / padded_dim)) if signal else 1
+
+
+def require_ring(plan: CalibratedPlan) -> None:
+    """Raise where a band's sums may wrap: a coordinate that does stays wrong to the end."""
+    spread = SignalModel.of(plan).spread(plan.scale, plan.noise_multiplier)
+    needed = correlation.signal_multiple(plan, plan.sent_dim)
+    if plan.modulus < 2 * needed * spread * (1 - 1e-6):
+        raise InfeasibleError(
+            f"half the modulus holds {plan.modulus / 2 / spread:.3g} deviations and a band needs "
+            f"{needed:.3g}, lest a coordinate wrap in any round; take a smaller scale, or leave it "
+            "open"
+        )
 
 
 def predicted_error(

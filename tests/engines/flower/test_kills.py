@@ -10,8 +10,8 @@ from oracles.flower_fleet import LIMITS, Fleet, plan
 from oracles.hostile_server import Server, train_content
 from skellam.accounting.ledger import Ledger
 from skellam.engines.flower import Limits
-from skellam.engines.flower.client_state import Spending, StageLog
 from skellam.engines.flower.messages import config_content
+from skellam.engines.flower.node import Spending, StageLog
 from skellam.errors import TamperError
 
 CALLS = ("open", "write", "fsync", "replace", "rename", "unlink", "close")

@@ -6,7 +6,7 @@ import pytest
 from oracles.flower_fleet import LIMITS, node_files, plan
 from skellam.accounting import RoundedSkellam, epsilon
 from skellam.engines.flower import Limits, Node
-from skellam.engines.flower.client_state import Spending, StageLog
+from skellam.engines.flower.node import Spending, StageLog
 from skellam.errors import BudgetError, DataError, DomainError, TamperError
 from skellam.plan import guarantees
 
@@ -85,7 +85,7 @@ def test_a_stage_begins_once_even_after_a_torn_line(tmp_path):
 def test_two_processes_cannot_begin_one_stage(tmp_path):
     script = (
         "import sys; from pathlib import Path\n"
-        "from skellam.engines.flower.client_state import StageLog\n"
+        "from skellam.engines.flower.node import StageLog\n"
         "try: StageLog(Path(sys.argv[1])).enter(bytes(32), 'unmask'); print('began')\n"
         "except Exception as error: print(type(error).__name__)"
     )

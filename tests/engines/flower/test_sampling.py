@@ -12,7 +12,8 @@ from oracles.flower_fleet import Fleet, client_app, plan
 from skellam.accounting.ledger import Ledger
 from skellam.engines import local
 from skellam.engines.flower.round_config import RoundConfig, UpdateKind
-from skellam.engines.flower.rounds import Progress, Turns, cyclic, invited
+from skellam.engines.flower.rounds import Progress
+from skellam.engines.sampling import Turns, cyclic, invited
 from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import BudgetError, DataError, InfeasibleError
 

@@ -4,7 +4,7 @@ the end of a run, after which nothing that was sealed in it opens."""
 from engines.flower.test_two_servers import fleet
 from oracles.flower_fleet import client_app, train
 from skellam.accounting.ledger import Ledger
-from skellam.engines.flower.client_state import StageLog
+from skellam.engines.flower.node import StageLog
 from skellam.engines.helper import HelperConfig
 from skellam.engines.helper.service import verify
 from skellam.errors import HelperUnreachableError

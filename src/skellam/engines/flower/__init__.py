@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from skellam.engines.flower.node import Limits, Node
     from skellam.engines.flower.round_config import MetricRanges
     from skellam.engines.flower.server import SecureGrid, secured
-    from skellam.engines.flower.simulation import simulated_roster, simulation_folder
+    from skellam.engines.flower.simulation import (
+        InProcessGrid,
+        simulated_roster,
+        simulation_folder,
+    )
     from skellam.engines.flower.strategies import mean_based
-    from skellam.engines.flower.testing import InProcessGrid
-    from skellam.engines.flower.two_servers import LeaderFiles
     from skellam.engines.key_files import read_roster
+    from skellam.engines.leader import LeaderFiles
 
 __all__ = [
     "InProcessGrid",
@@ -39,8 +42,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "InProcessGrid": "testing",
-    "LeaderFiles": "two_servers",
+    "InProcessGrid": "simulation",
+    "LeaderFiles": "server",
     "Limits": "node",
     "MetricRanges": "round_config",
     "Node": "node",

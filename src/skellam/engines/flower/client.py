@@ -7,6 +7,8 @@ leave this file, none of them after the training function was called, and none w
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,8 +20,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from skellam.engines.flower import reports
-from skellam.engines.flower.client_state import ClientState, wipe
+from skellam.engines import durable, two_servers
 from skellam.engines.flower.messages import (
     content_digest,
     content_of,
@@ -33,7 +34,7 @@ from skellam.engines.flower.messages import (
     read_start,
     report_content,
 )
-from skellam.engines.flower.node import Limits, Node
+from skellam.engines.flower.node import ClientState, Limits, Node, wipe
 from skellam.engines.flower.round_config import (
     MetricRanges,
     Ranges,
@@ -50,6 +51,7 @@ from skellam.errors import (
     DataError,
     DomainError,
     LedgerError,
+    MessageError,
     ProtocolError,
     ShapeError,
     SkellamError,
@@ -57,6 +59,9 @@ from skellam.errors import (
 )
 from skellam.plan import Servers
 from skellam.secagg import SeenRounds, client
+from skellam.twoserver import RunConstants
+from skellam.twoserver import client as twoserver
+from skellam.twoserver.messages import RoundStart, from_server, leader_context
 from skellam.vectors import Layout, Residues
 
 Handler: TypeAlias = Callable[[Message, Context], Message]
@@ -196,7 +201,7 @@ class _Client:
         offer, start = read_start(message.content)
         message.content = payload(message.content)
         content = content_digest(message.content)
-        joined = reports.join(node, config, content, offer, start)
+        joined = _join(node, config, content, offer, start)
         if isinstance(joined, bytes):
             return Message(report_content(joined), reply_to=message)
         vectors = _Vectors.of(message.content, config)
@@ -213,7 +218,7 @@ class _Client:
             plan=config.plan.digest,
             replayable=vector.replayable,
         )
-        sent = reports.send(node, joined, vector, entropy=self._protocol_entropy(node))
+        sent = _send(node, joined, vector, entropy=self._protocol_entropy(node))
         return Message(report_content(sent), reply_to=message)
 
     def _require_agreed(
@@ -413,3 +418,68 @@ def _called(
 def _end(node: Node | None) -> None:
     if node is not None:
         wipe(node.state)
+
+
+# Reports to two servers: what a node checks before it trains, and what it keeps of them.
+
+
+def _join(
+    node: Node, config: RoundConfig, content: bytes, offer: bytes, start: bytes
+) -> twoserver.Joined | bytes:
+    """Return the round that ``node`` may take part in, or what it sent in this very round before.
+
+    The constants must follow from the plan, by this node's own arithmetic: so what it was told of
+    the noise is what both servers signed.
+    """
+    state, party = _reported(node), node.two_servers
+    constants = twoserver.read_offer(offer, party=party).constants
+    _require_planned(constants, config)
+    begun = from_server(RoundStart, start, "leader", party.leader, leader_context(constants))
+    if again := state.message_in(constants.run_id, begun.round_):
+        return again
+    inputs = twoserver.Inputs(
+        config.plan.digest, config.round_input(content), two_servers.norm_bound(config.plan)
+    )
+    return twoserver.join(state, offer, start, party=party, inputs=inputs)
+
+
+def _send(node: Node, joined: twoserver.Joined, vector: Residues, *, entropy: Entropy) -> bytes:
+    """Return the report with ``vector``, after the participation was written down.
+
+    A server may send two messages at once; of rounds that were joined from one record, one counts.
+    """
+    state = joined.report(vector, entropy=entropy)
+    with _locked(node):
+        if _reported(node) != joined.state:
+            raise TamperError("this node reported in another round meanwhile; nothing is sent")
+        durable.replace(node.reports, state.to_bytes(), mode=durable.SECRET)
+    return state.message
+
+
+@contextmanager
+def _locked(node: Node) -> Iterator[None]:
+    path = node.reports.with_name(node.reports.name + ".lock")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, durable.SECRET)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _reported(node: Node) -> twoserver.ClientState:
+    try:
+        return twoserver.ClientState.from_bytes(node.reports.read_bytes())
+    except FileNotFoundError:
+        return twoserver.ClientState()
+    except (OSError, MessageError) as error:
+        raise DataError(f"cannot read {node.reports}: {error}") from error
+
+
+def _require_planned(constants: RunConstants, config: RoundConfig) -> None:
+    blank = bytes(32)
+    planned = two_servers.constants(config.plan, run_id=constants.run_id, rounds=constants.rounds)
+    offered = replace(constants, leader_key=blank, helper_key=blank)
+    # The norm is compared with this client's own when it joins: arithmetic may differ a little.
+    if offered != replace(planned, norm_bound=offered.norm_bound):
+        raise TamperError("the run that the servers offer does not follow from the plan")

@@ -1,21 +1,42 @@
-"""A node: who it is, whom it knows, what it allows, and where it keeps account.
+"""A node: who it is, whom it knows, what it allows, and the files in which it keeps account.
 
-`Limits` are what a client demands whatever the server says. Nothing here needs Flower.
+`Limits` are what a client demands whatever the server says. What Flower keeps for an app dies with
+the run and can be read by another app of the same series, and two messages of a lying server may be
+handled at the same time from the same state. So each stage of each round begins once, ever; every
+participation is spent before the masked vector leaves; and what must outlive a stage lies beside
+both, readable by the node's owner alone. Nothing here needs Flower.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import tomllib
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from skellam import _checks
 from skellam.accounting.gdp import dominating
-from skellam.engines.flower.client_state import Spending, StageLog
+from skellam.engines import durable
+from skellam.engines.flower.round_config import RoundConfig
 from skellam.engines.key_files import read_identity, read_public, read_roster
-from skellam.errors import BudgetError, DataError, DomainError, TamperError, ThresholdError
+from skellam.errors import (
+    BudgetError,
+    DataError,
+    DomainError,
+    PhaseError,
+    TamperError,
+    ThresholdError,
+)
 from skellam.plan import CalibratedPlan, Noise, Servers, guarantees
 from skellam.secagg import Identity, Party, Roster, RoundParameters
 from skellam.twoserver import RunLimits
@@ -23,12 +44,14 @@ from skellam.twoserver import client as twoserver
 from skellam.twoserver.constants import MAX_ROUNDS
 
 if TYPE_CHECKING:
-    from skellam.accounting import NoiseMechanism
-    from skellam.accounting.ledger import Budget
+    from skellam.accounting import Mechanism, NoiseMechanism
+    from skellam.accounting.ledger import Budget, Filter, Ledger
 
 NODE_CONFIG_KEY = "skellam"
 """The key of a SuperNode's ``--node-config`` that names its file."""
 _SERVERS = ("leader", "helper")
+_READ_ONLY_BY_OWNER = 0o077
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +210,187 @@ class Limits:
             )
 
 
+# Its files.
+
+
+@dataclass(frozen=True, slots=True)
+class StageLog:
+    """The stages that a node ever began, one line each."""
+
+    path: Path
+
+    def enter(self, round_id: bytes, stage: str, *, limits: Limits | None = None) -> None:
+        """Note durably that ``stage`` begins; raise `TamperError` if it ever began before.
+
+        With ``limits`` it counts as a training, and raises `BudgetError` if there were too many:
+        under the lock, for a server may send two messages at once.
+        """
+        line = f"{round_id.hex()} {stage}".encode()
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, durable.SECRET)
+        with os.fdopen(descriptor, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            noted = file.read()
+            if line in noted.splitlines():
+                raise TamperError(f"stage {stage} of this round began before; a replay is refused")
+            if limits is not None:
+                limits.require_training(_count(noted, stage))
+            # A line that a crash cut short was never acted upon; it only must not spoil the next.
+            file.write((b"" if noted.endswith(b"\n") or not noted else b"\n") + line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def count(self, stage: str) -> int:
+        """Return in how many rounds ``stage`` began."""
+        return _count(self.path.read_bytes() if self.path.exists() else b"", stage)
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """A node's ledger, made at first use."""
+
+    path: Path
+    limits: Limits
+
+    def require_spendable(self, mechanism: Mechanism) -> None:
+        """Raise `BudgetError` unless one more round by ``mechanism`` is within the limits."""
+        with self._open() as ledger:
+            self.limits.require_turn(len(ledger.account.spends))
+            if not ledger.fits(mechanism):
+                raise self._exhausted()
+
+    def participations(self, plan: bytes) -> int:
+        """Return how many rounds of the plan with this digest were spent."""
+        if not is_ledger(self.path):
+            return 0
+        with self._open() as ledger:
+            return sum(spend.note == _note(plan) for spend in ledger.account.spends)
+
+    def spend(self, mechanism: Mechanism, *, key: bytes, plan: bytes, replayable: bool) -> None:
+        """Spend one round durably, or raise `BudgetError` and change nothing."""
+        with self._open() as ledger:
+            self.limits.require_turn(len(ledger.account.spends))
+            try:
+                ledger.spend(
+                    mechanism, adaptive=True, replayable=replayable, key=key, note=_note(plan)
+                )
+            except BudgetError:
+                raise self._exhausted() from None
+
+    @contextmanager
+    def _open(self) -> Iterator[Ledger]:
+        budget = self.limits.budget
+        before = os.umask(_READ_ONLY_BY_OWNER)
+        try:
+            with open_ledger(
+                self.path, epsilon=budget.epsilon, delta=budget.delta, filter_=budget.filter
+            ) as ledger:
+                if ledger.budget != budget:
+                    raise DomainError(
+                        "this node's spend file was begun with another total_epsilon or delta; "
+                        "these limits cannot change while the file is kept"
+                    )
+                yield ledger
+        finally:
+            os.umask(before)
+
+    def _exhausted(self) -> BudgetError:
+        return BudgetError(
+            f"limit total_epsilon: another round would exceed {self.limits.total_epsilon:g} at "
+            f"delta {self.limits.delta:g}, over all runs that this node ever took part in"
+        )
+
+
+def is_ledger(path: Path) -> bool:
+    """Return whether anything was ever durable at ``path``.
+
+    Whoever is killed while the first line is written leaves an empty file, and nothing was spent.
+    """
+    return path.with_name(path.name + ".tail").exists() or (
+        path.exists() and path.stat().st_size > 0
+    )
+
+
+def open_ledger(path: Path, *, epsilon: float, delta: float, filter_: Filter | None) -> Ledger:
+    """Return the ledger at ``path``, which is made if there is none."""
+    from skellam.accounting.ledger import Ledger
+
+    if is_ledger(path):
+        return Ledger.open(path)
+    return Ledger.open_or_create(path, epsilon=epsilon, delta=delta, filter=filter_)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ClientState:
+    """A round in progress; ``phase`` is as secret as the keys in it, ``update`` as the data.
+
+    Without an ``update`` zeros are sent, and nothing is spent: none of the data was looked at.
+    """
+
+    config: RoundConfig
+    content: bytes
+    """Digest of all that this node was given to train on."""
+    phase: bytes
+    update: NDArray[np.floating[Any]] | None
+
+    @property
+    def protocol(self) -> RoundParameters:
+        """What all parties to the round agree on."""
+        return self.config.protocol(self.content)
+
+    def then(self, phase: bytes, *, keep_update: bool = False) -> ClientState:
+        """Return the state for the next stage."""
+        return replace(self, phase=phase, update=self.update if keep_update else None)
+
+    def store(self, path: Path) -> None:
+        """Write all of it, once, for the owner's eyes."""
+        header = {
+            "config": self.config.to_json(),
+            "content": self.content.hex(),
+            "phase": self.phase.hex(),
+            "update": None if self.update is None else self.update.dtype.str,
+        }
+        new = path.with_name(path.name + ".new")
+        with os.fdopen(os.open(new, _WRITE, durable.SECRET), "wb") as file:
+            file.write(json.dumps(header).encode() + b"\n")
+            if self.update is not None:
+                file.write(self.update.tobytes())
+        # Not synced: what a crash brings back of earlier stages, the stage log keeps from use.
+        new.rename(path)
+
+    @classmethod
+    def take(cls, path: Path) -> ClientState:
+        """Return the round in progress and remove it: whatever happens, it is used once."""
+        mine = path.with_name(f"{path.name}.{os.getpid()}")
+        try:
+            # Of two processes one gets the file; the other finds no round.
+            path.rename(mine)
+        except FileNotFoundError:
+            raise PhaseError("no round is in progress on this node") from None
+        octets = mine.read_bytes()
+        mine.unlink()
+        header, _, vector = octets.partition(b"\n")
+        try:
+            found = json.loads(header)
+            dtype = found["update"]
+            return cls(
+                RoundConfig.from_json(found["config"]),
+                bytes.fromhex(found["content"]),
+                bytes.fromhex(found["phase"]),
+                None if dtype is None else np.frombuffer(vector, dtype=np.dtype(dtype)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path} cannot be read as a round in progress") from error
+
+
+def wipe(path: Path) -> None:
+    """Leave nothing of a round in progress, nor of one that a kill interrupted."""
+    for file in (path, *path.parent.glob(f"{escape(path.name)}.*")):
+        file.unlink(missing_ok=True)
+
+
+# The node.
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One client of the fleet. ``spend`` is its ledger; its other files lie beside it.
@@ -292,3 +496,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a node's TOML file: {error}") from error
+
+
+def _count(noted: bytes, stage: str) -> int:
+    return sum(line.endswith(b" " + stage.encode()) for line in noted.splitlines())
+
+
+def _note(plan: bytes) -> str:
+    return f"plan {plan.hex()}"

@@ -1,4 +1,4 @@
-"""The server's rounds: who is asked, five exchanges with the nodes, the sum; and who took part.
+"""The server's rounds: five exchanges with the nodes, or one and a helper; and who took part.
 
 Progress is kept on disk, so that a server that is started again can go on. Cohorts by turns
 (``sampling="cyclic"``) are spent once a cycle, for no client takes part twice in one. So *clients*
@@ -11,19 +11,19 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from logging import getLogger
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from skellam import _checks
 from skellam.codec import Codec, WrapEstimate
-from skellam.engines import durable
+from skellam.engines import durable, two_servers
 from skellam.engines.flower.messages import (
     RECORD,
     Answers,
@@ -32,12 +32,15 @@ from skellam.engines.flower.messages import (
     exchange,
     read_content,
     read_masked_vector,
+    read_report,
+    start_content,
 )
 from skellam.engines.flower.round_config import RoundConfig, UpdateKind
-from skellam.engines.sampling import sample, shuffled
+from skellam.engines.leader import Leader
+from skellam.engines.sampling import Turns
 from skellam.entropy import Entropy, random_bytes
 from skellam.errors import DataError, ProtocolError, SkellamError, TamperError
-from skellam.plan import AdaptiveClip, CalibratedPlan, Plan, Sampling
+from skellam.plan import AdaptiveClip, CalibratedPlan, Sampling
 from skellam.secagg import Fault, Outcome, Roster, RoundParameters, Setting
 from skellam.secagg.messages import (
     Advertisement,
@@ -50,40 +53,11 @@ from skellam.secagg.messages import (
     Receipt,
 )
 from skellam.secagg.server import CollectKeys
+from skellam.twoserver.leader import Release
+from skellam.twoserver.messages import Report
 from skellam.vectors import Reals
 
 _KIND, _VERSION = "skellam-progress", 1
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """The rounds of one plan so far, and those in which each client took part."""
-
-    rounds: int = 0
-    past: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-
-    def cycle(self, plan: Plan) -> int:
-        """Return the number of the cycle that the next round belongs to."""
-        return self.rounds // (plan.groups if plan.sampling is Sampling.CYCLIC else 1)
-
-    def barred(self, plan: Plan) -> frozenset[int]:
-        """Return the clients who may not take part in the next round; nobody but in cycles."""
-        if plan.sampling is not Sampling.CYCLIC:
-            return frozenset()
-        cap = plan.participations or -(-plan.rounds // plan.groups)
-        free = cyclic(
-            self.past, self.past, round_=self.rounds + 1, participations=cap, groups=plan.groups
-        )
-        return frozenset(self.past).difference(free)
-
-    def begun(self) -> Turns:
-        """Return the turns after a round began."""
-        return replace(self, rounds=self.rounds + 1)
-
-    def taken(self, clients: Iterable[int]) -> Turns:
-        """Return the turns after ``clients`` took part in the round that began last."""
-        more = {number: (*self.past.get(number, ()), self.rounds) for number in clients}
-        return replace(self, past={**self.past, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,30 +135,6 @@ class Progress:
         return found
 
 
-def cyclic(
-    clients: Collection[int],
-    past: Mapping[int, Collection[int]],
-    *,
-    round_: int,
-    participations: int,
-    groups: int,
-) -> list[int]:
-    """Return those who may take part in ``round_``: ``past`` has the rounds of each so far.
-
-    Whoever took part fewer than ``participations`` times, and not in the last ``groups - 1``
-    rounds. Nothing about it is secret.
-
-    >>> cyclic([1, 2, 3], {1: [1], 2: [2]}, round_=3, participations=2, groups=2)
-    [1, 3]
-    """
-    return [
-        one
-        for one in clients
-        if len(rounds := past.get(one, ())) < participations
-        and all(round_ - earlier >= groups for earlier in rounds)
-    ]
-
-
 def _listed(numbers: Mapping[int, Any]) -> list[list[Any]]:
     return [[number, value] for number, value in numbers.items()]
 
@@ -219,7 +169,6 @@ def _alike(one: AdaptiveClip | None, other: AdaptiveClip | None) -> bool:
     return replace(one, clip=other.clip) == other
 
 
-T = TypeVar("T")
 _log = getLogger("skellam.flower")
 _KINDS: Mapping[str, type[Advertisement | KeyShares | MaskedVector | Agreement | Opening]] = {
     "advertise_keys": Advertisement,
@@ -230,21 +179,8 @@ _KINDS: Mapping[str, type[Advertisement | KeyShares | MaskedVector | Agreement |
 }
 _MAX_BLAMED = 5
 """Faults that the text of a failure names; a report has them all."""
-
-
-# Who is asked.
-
-
-def invited(plan: Plan, candidates: Sequence[T], *, round_: int, entropy: Entropy) -> list[T]:
-    """Return those of ``candidates`` who are asked, as the plan's accounting has it.
-
-    On a fleet nobody deals groups: with ``sampling="cyclic"`` a random cohort of those who may
-    take part does, and ``candidates`` are these.
-    """
-    if plan.sampling is Sampling.CYCLIC:
-        chosen = shuffled(len(candidates), entropy)[: plan.cohort]
-        return [candidates[i] for i in sorted(chosen.tolist())]
-    return sample(plan, candidates, round_=round_, group_seed=b"", entropy=entropy)
+_REPORT = "report"
+"""The only stage of a node of two servers."""
 
 
 # What comes of it.
@@ -443,6 +379,94 @@ class SecureRound:
             scaled_back = result.total / clip.factor(self.config.plan)
             return replace(result, total=scaled_back, clip_count=codec.clip_count(total))
         return without_metrics(self.config, result)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoServerRound:
+    """One round among the nodes that were asked; ``faults`` and ``refusals`` fill as it runs."""
+
+    grid: Grid
+    leader: Leader
+    config: RoundConfig
+    content: bytes
+    """Digest of what the nodes are given."""
+    release: Callable[[Mapping[int, int], bool], None]
+    """Called once, with the client of each node and whether their noise replays, before the helper
+    is asked: it spends, or raises."""
+    timeout: float
+    turn: int = 0
+    """The number of the round among those of its plan; the leader's is at least as large."""
+    barred: frozenset[int] = frozenset()
+    """Clients who may not take part, under whatever node they come."""
+    faults: list[NodeFault] = field(default_factory=list)
+    refusals: dict[int, str] = field(default_factory=dict)
+    clients: dict[int, int] = field(default_factory=dict)
+    """The client that each node said it is, whether it takes part or not."""
+    _nodes: dict[bytes, int] = field(default_factory=dict)
+    """The node of each report that counts."""
+
+    def run(self, contents: Mapping[int, RecordDict]) -> FleetResult:
+        """Return the sum over the nodes of ``contents``; `ProtocolError` releases nothing.
+
+        A helper that was away is asked again first for what is open; that round's sum is lost, and
+        was spent. With a band both servers forget it: noise that is not in the model is not taken
+        back.
+        """
+        codec = self.config.codec(self.content, self.config.invited)
+        self.leader.settle()
+        if self.config.plan.correlated and (lost := self.leader.settled) is not None:
+            self.leader.forget(lost)
+        release = self.leader.round(
+            max(self.turn, self.leader.next_round),
+            self.config.round_input(self.content),
+            lambda offer, start: self._reports(contents, offer, start),
+            label=codec.label,
+            spend=self._spend,
+            blame=self._blame,
+        )
+        self._blame_refused(release)
+        survivors = tuple(release.participants.tolist())
+        total, wrap = two_servers.opened(self.config.plan, codec, release)
+        result = FleetResult(total, survivors, survivors, wrap)
+        return without_metrics(self.config, result)
+
+    def failure(self, error: Exception) -> str:
+        """Return why the round failed, with whom it blames and what the nodes said."""
+        return failure(error, self.faults, self.refusals.values())
+
+    def _reports(
+        self, contents: Mapping[int, RecordDict], offer: bytes, start: bytes
+    ) -> Iterator[bytes]:
+        record = start_content(self.config, offer, start)
+        asked = {node: RecordDict({**c, RECORD: record}) for node, c in contents.items()}
+        kind = "evaluate" if self.config.update is UpdateKind.METRICS else "train"
+        group = str(self.config.number)
+        answers = exchange(self.grid, asked, kind, group=group, timeout=self.timeout)
+        self.refusals.update(answers.refusals)
+        for node, content in answers.contents.items():
+            try:
+                report = read_report(content)
+                self.clients[node] = Report.decode(report).sender
+            except ProtocolError as error:
+                self.faults.append(NodeFault(node, _REPORT, str(error)))
+            else:
+                if self.clients[node] not in self.barred and report not in self._nodes:
+                    self._nodes[report] = node
+                    yield report
+
+    def _spend(self, replayable: bool) -> None:
+        self.release({node: self.clients[node] for node in self._nodes.values()}, replayable)
+
+    def _blame(self, report: bytes, reason: str) -> None:
+        self.faults.append(NodeFault(self._nodes.pop(report), _REPORT, reason))
+
+    def _blame_refused(self, release: Release) -> None:
+        """Blame those whom the helper refused; whom the leader refused is noted before."""
+        nodes = {self.clients[node]: node for node in self._nodes.values()}
+        known = {fault.reason for fault in self.faults}
+        for rejection in release.rejections:
+            if rejection.sender in nodes and rejection.reason not in known:
+                self.faults.append(NodeFault(nodes[rejection.sender], "helper", rejection.reason))
 
 
 def without_metrics(config: RoundConfig, result: FleetResult) -> FleetResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.ledger import Ledger
-from skellam.engines.flower.client_state import open_ledger
 from skellam.engines.flower.messages import common_digest, model_of, record_of
+from skellam.engines.flower.node import open_ledger
 from skellam.engines.flower.round_config import (
     MetricRanges,
     Ranges,
@@ -31,12 +30,27 @@ from skellam.engines.flower.round_config import (
     require_clip,
     run_config_digest,
 )
-from skellam.engines.flower.rounds import FleetResult, NodeFault, Progress, SecureRound, invited
-from skellam.engines.flower.simulation import simulated_roster, simulation_folder
-from skellam.engines.flower.strategies import adapt, require_linear
-from skellam.engines.flower.two_servers import LeaderFiles, TwoServerRound
+from skellam.engines.flower.rounds import (
+    FleetResult,
+    NodeFault,
+    Progress,
+    SecureRound,
+    TwoServerRound,
+)
+from skellam.engines.flower.simulation import (
+    simulated_nodes,
+    simulated_roster,
+    simulation_folder,
+)
+from skellam.engines.flower.strategies import (
+    adapt,
+    require_linear,
+    require_plans,
+    require_servers,
+)
 from skellam.engines.key_files import read_roster
-from skellam.engines.leader import HelperLine
+from skellam.engines.leader import HelperLine, LeaderFiles
+from skellam.engines.sampling import invited
 from skellam.entropy import Entropy, SystemEntropy, random_bytes
 from skellam.errors import (
     BudgetError,
@@ -47,7 +61,7 @@ from skellam.errors import (
     SkellamError,
     ThresholdError,
 )
-from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Plan, Servers
+from skellam.plan import AdaptiveClip, CalibratedPlan, Plan
 from skellam.secagg import Roster
 from skellam.secagg.parameters import require_countable
 from skellam.vectors import Layout, Reals
@@ -58,7 +72,6 @@ MAX_FAULTS = 2
 """A node that was blamed as often is left out of all further rounds."""
 _ROUND_FAILED = 1
 _HOUR = 3600.0
-_SIMULATION_START = 30.0
 _log = getLogger("skellam.flower")
 
 
@@ -120,8 +133,8 @@ class SecureGrid(Grid):
         adapt(strategy, evaluates=evaluate_plan is not None)
         require_linear(strategy, plan)
         self._metrics, self._evaluate_metrics = ranges_of(metrics), ranges_of(evaluate_metrics)
-        _require_plans(plan, evaluate_plan, self._evaluate_metrics)
-        _require_servers(plan, evaluate_plan, helper, leader)
+        require_plans(plan, evaluate_plan, self._evaluate_metrics)
+        require_servers(plan, evaluate_plan, helper, leader)
         require_clip(plan, clip)
         self._progress_file = None if progress_file is None else Path(progress_file)
         self._progress = Progress.begin(clip, entropy=entropy)
@@ -461,7 +474,7 @@ def secured(
         path, known = Path(ledger), read_roster(Path(roster))
     else:
         path = simulation_folder(context.run_id) / "server.ledger"
-        known = simulated_roster(context.run_id, _simulated_nodes(grid, plan))
+        known = simulated_roster(context.run_id, simulated_nodes(grid, plan))
     summed, evaluated = ranges_of(metrics), ranges_of(evaluate_metrics)
     trained, evaluation = _calibrated(plan, epsilon, delta, summed, evaluated)
     return SecureGrid(
@@ -497,46 +510,3 @@ def _calibrated(
         planned.calibrated(epsilon=epsilon - share, delta=delta / 2),
         alone.calibrated(epsilon=share, delta=delta / 2),
     )
-
-
-def _simulated_nodes(grid: Grid, plan: Plan) -> int:
-    """Return how many nodes a simulation has, once they are all there."""
-    deadline = time.monotonic() + _SIMULATION_START
-    while (
-        found := len(list(grid.get_node_ids()))
-    ) < plan.population_size and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return max(found, plan.population_size)
-
-
-def _require_servers(
-    plan: CalibratedPlan,
-    evaluate_plan: CalibratedPlan | None,
-    helper: str | HelperLine | None,
-    leader: LeaderFiles | None,
-) -> None:
-    two = plan.aggregation is Servers.TWO
-    if evaluate_plan is not None and evaluate_plan.aggregation is not plan.aggregation:
-        raise DomainError("plan and evaluate_plan must be for as many servers")
-    if two != (helper is not None) or two != (leader is not None):
-        raise DomainError(
-            'helper and leader go with a plan for aggregation="two-servers", and only with it'
-        )
-
-
-def _require_plans(
-    plan: CalibratedPlan, evaluate_plan: CalibratedPlan | None, metrics: MetricRanges | None
-) -> None:
-    for made in (plan, evaluate_plan):
-        if made is not None and made.noise is not Noise.SKELLAM:
-            raise DomainError(f'plan must have noise="skellam" on a fleet, got "{made.noise}"')
-    require_countable(plan.invited)
-    plan.spec()
-    if evaluate_plan is None:
-        return
-    if metrics is None or evaluate_plan.dimension != len(metrics):
-        raise DomainError(
-            f"evaluate_plan must have one dimension for each of evaluate_metrics=, got "
-            f"{evaluate_plan.dimension}"
-        )
-    evaluate_plan.spec()

@@ -1,4 +1,4 @@
-"""Strategies: those that need nothing but the mean of the updates may run on sums."""
+"""Strategies and plans that may run on sums: those that need nothing but the mean of updates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import TypeVar
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import Strategy
 
+from skellam.engines.flower.round_config import MetricRanges
+from skellam.engines.leader import HelperLine, LeaderFiles
 from skellam.errors import DomainError
-from skellam.plan import CalibratedPlan
+from skellam.plan import CalibratedPlan, Noise, Servers
+from skellam.secagg.parameters import require_countable
 
 _MEAN_BASED: tuple[type[Strategy], ...] = (
     flower.FedAvg,
@@ -67,6 +70,41 @@ def require_linear(strategy: Strategy, plan: CalibratedPlan) -> None:
         f"{type(strategy).__name__} may give rounds different weights, so that their noise would "
         f"not cancel; take one of {names}, or plan with correlation=None"
     )
+
+
+def require_servers(
+    plan: CalibratedPlan,
+    evaluate_plan: CalibratedPlan | None,
+    helper: str | HelperLine | None,
+    leader: LeaderFiles | None,
+) -> None:
+    """Raise `DomainError` unless helper and leader are given where the plans have two servers."""
+    two = plan.aggregation is Servers.TWO
+    if evaluate_plan is not None and evaluate_plan.aggregation is not plan.aggregation:
+        raise DomainError("plan and evaluate_plan must be for as many servers")
+    if two != (helper is not None) or two != (leader is not None):
+        raise DomainError(
+            'helper and leader go with a plan for aggregation="two-servers", and only with it'
+        )
+
+
+def require_plans(
+    plan: CalibratedPlan, evaluate_plan: CalibratedPlan | None, metrics: MetricRanges | None
+) -> None:
+    """Raise `DomainError` unless a fleet can run the plans."""
+    for made in (plan, evaluate_plan):
+        if made is not None and made.noise is not Noise.SKELLAM:
+            raise DomainError(f'plan must have noise="skellam" on a fleet, got "{made.noise}"')
+    require_countable(plan.invited)
+    plan.spec()
+    if evaluate_plan is None:
+        return
+    if metrics is None or evaluate_plan.dimension != len(metrics):
+        raise DomainError(
+            f"evaluate_plan must have one dimension for each of evaluate_metrics=, got "
+            f"{evaluate_plan.dimension}"
+        )
+    evaluate_plan.spec()
 
 
 def adapt(strategy: Strategy, *, evaluates: bool) -> None:
