@@ -364,7 +364,9 @@ class ClientState:
             # Of two processes one gets the file; the other finds no round.
             path.rename(mine)
         except FileNotFoundError:
-            raise PhaseError("no round is in progress on this node") from None
+            raise PhaseError(
+                "no round is in progress on this node; it must be asked to train first"
+            ) from None
         octets = mine.read_bytes()
         mine.unlink()
         header, _, vector = octets.partition(b"\n")
