@@ -21,7 +21,7 @@ def sweep(folder):
         task(),
         epsilon=50,
         aggregate=fl.unmasked(),
-        entropy=seeded,
+        entropy=seeded(),
         folder=folder,
         last=2,
     )

@@ -295,8 +295,12 @@ class Sampled:
     def __post_init__(self) -> None:
         rate = _checks.rate("rate", self.rate)
         mixture = tuple((_checks.between("weight", w, 0, 1), float(r)) for w, r in self.mixture)
-        if not all(0 < r <= rate for _, r in mixture) or not sum(w for w, _ in mixture) <= 1 + 1e-9:
-            raise DomainError("mixture must hold weights that sum to 1 and rates of at most rate")
+        total, rates = sum(w for w, _ in mixture), [r for _, r in mixture]
+        if not all(0 < r <= rate for r in rates) or not total <= 1 + 1e-9:
+            raise DomainError(
+                f"mixture must hold weights that sum to at most 1 and rates in (0, {rate:g}], got "
+                f"weights that sum to {total:g} and rates from {min(rates):g} to {max(rates):g}"
+            )
         _set(self, mechanism=_sampleable(self.mechanism), rate=rate, mixture=mixture)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
     from skellam.plan.explanation import Explanation
 
-
+NoiseByOption: TypeAlias = Annotated[
+    NoiseBy | None, typer.Option(help="With two servers, who adds noise; both unless given.")
+]
+CorrelationOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help='Noise that cancels over rounds: "auto", or a band such as 4,2,1.'),
+]
 _ONE_SERVER: dict[str, Any] = {
     "aggregation": Servers.ONE,
     "noise_by": None,
@@ -80,13 +86,8 @@ def plan(
     aggregation: Annotated[
         Servers, typer.Option(help="One server, or a leader and a helper that do not collude.")
     ] = Servers.ONE,
-    noise_by: Annotated[
-        NoiseBy | None, typer.Option(help="With two servers, who adds noise; both unless given.")
-    ] = None,
-    correlation: Annotated[
-        str | None,
-        typer.Option(help='Noise that cancels over rounds: "auto", or a band such as 4,2,1.'),
-    ] = None,
+    noise_by: NoiseByOption = None,
+    correlation: CorrelationOption = None,
     server_momentum: Annotated[
         float, typer.Option(help="Momentum of the server, which a band is chosen for.")
     ] = 0.0,

@@ -13,9 +13,9 @@ import typer
 from skellam import _checks
 from skellam.accounting.guarantee import rounded_up
 from skellam.cli.answer import AsJson, answer, table
-from skellam.cli.plan import correlation_of
+from skellam.cli.plan import CorrelationOption, NoiseByOption, correlation_of
 from skellam.errors import DomainError
-from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, NoiseBy, Sampling, Servers
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Sampling, Servers
 
 if TYPE_CHECKING:
     from skellam import federated as fl
@@ -60,13 +60,8 @@ def train(
         Servers | None,
         typer.Option(help="One server, or two that do not collude; one unless given."),
     ] = None,
-    noise_by: Annotated[
-        NoiseBy | None, typer.Option(help="With two servers, who adds noise; both unless given.")
-    ] = None,
-    correlation: Annotated[
-        str | None,
-        typer.Option(help='Noise that cancels over rounds: "auto", or a band such as 4,2,1.'),
-    ] = None,
+    noise_by: NoiseByOption = None,
+    correlation: CorrelationOption = None,
     bits: Annotated[
         int | None, typer.Option(help="Bits of a coordinate on the wire; 16 unless given.")
     ] = None,

@@ -1,12 +1,14 @@
-"""Key files: identities, public keys and rosters, as ``skellam keys`` writes them."""
+"""Files of parties: identities, public keys and rosters, as ``skellam keys`` writes them; TOML."""
 
 from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Iterable
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from skellam.errors import DataError
 from skellam.protocol.identity import Identity, Roster
@@ -14,6 +16,7 @@ from skellam.protocol.identity import Identity, Roster
 PUBLIC_SUFFIX = ".pub"
 _IDENTITY, _PUBLIC, _ROSTER = "skellam-identity", "skellam-public-key", "skellam-roster"
 _VERSION = 1
+_Limits = TypeVar("_Limits")
 
 
 def write_identity(path: Path, identity: Identity) -> Path:
@@ -68,6 +71,23 @@ def read_public(path: Path) -> bytes:
     if len(key) != 32:
         raise DataError(f"{path} has no public key of 32 bytes; copy it again from its client")
     return key
+
+
+def read_config(path: Path, kind: type[_Limits]) -> tuple[_Limits, dict[str, Any]]:
+    """Return the limits of a party's TOML file, in its table ``limits``, and what else is in it."""
+    try:
+        record = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as TOML: {error}") from error
+    limits = record.pop("limits", None)
+    names = {f.name: f.default is MISSING for f in fields(kind)}  # type: ignore[arg-type]
+    required = [name for name, needed in names.items() if needed]
+    if not isinstance(limits, dict) or not set(required) <= set(limits) <= set(names):
+        raise DataError(
+            f"{path} must have a table [limits] with {', '.join(required)}; "
+            f"it may have {', '.join(sorted(set(names) - set(required)))}"
+        )
+    return kind(**limits), record
 
 
 def _text(kind: str, record: dict[str, Any]) -> str:

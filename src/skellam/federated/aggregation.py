@@ -188,7 +188,10 @@ class Aggregation:
             if clip is not None:
                 raise DomainError("clip must be None: nothing is clipped without privacy")
         elif clip is not None and plan.quantile_noise is None:
-            raise DomainError("clip adapts only where the plan has quantile_noise, such as 0.05")
+            raise DomainError(
+                "clip adapts only where the plan has quantile_noise, got None; plan with, for "
+                "instance, quantile_noise=0.05, or leave clip out"
+            )
         elif clip is None and plan.quantile_noise is not None:
             raise DomainError(
                 "clip must be given: the plan spends on a clip that adapts; "

@@ -390,7 +390,10 @@ class TaskWorker:
         for client in self._task.clients:
             for batch in self._batches(client, entropy):
                 return batch
-        raise DataError("no client has any data to train on")
+        raise DataError(
+            f"none of {len(self._task.clients)} clients has an example to train on; a client's "
+            "data must give at least one batch"
+        )
 
     def _batches(self, client: str, entropy: Entropy) -> TrainingBatches:
         task = self._task

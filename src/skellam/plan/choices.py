@@ -187,7 +187,10 @@ def _check_population(plan: Plan) -> None:
             raise DomainError('with sampling="all" the population is the cohort; leave it out')
     chance = plan.participation_probability
     if (plan.sampling is Sampling.SELF) != (chance is not None):
-        raise DomainError('participation_probability goes with sampling="self" and only with it')
+        raise DomainError(
+            'participation_probability goes with sampling="self" and only with it, got '
+            f'{chance!r} with sampling="{plan.sampling}"'
+        )
     if chance is not None:
         chance = _checks.rate("participation_probability", chance)
         _checks.assign(plan, participation_probability=chance)
@@ -199,13 +202,19 @@ def _check_population(plan: Plan) -> None:
     if not isinstance(plan.public_sizes, bool):
         raise KindError(f"public_sizes must be True or False, got {plan.public_sizes!r}")
     if plan.public_sizes and plan.sampling is not Sampling.POISSON:
-        raise DomainError('public_sizes goes with sampling="poisson": other sizes are no secret')
+        raise DomainError(
+            f'public_sizes goes with sampling="poisson", got "{plan.sampling}", whose sizes are no '
+            "secret; leave it out"
+        )
 
 
 def _check_servers(plan: Plan) -> None:
     if plan.aggregation is Servers.ONE:
         if plan.noise_by is not None:
-            raise DomainError('noise_by goes with aggregation="two-servers" and only with it')
+            raise DomainError(
+                'noise_by goes with aggregation="two-servers" and only with it, got '
+                f'"{plan.noise_by}" with aggregation="{plan.aggregation}"'
+            )
         return
     _checks.assign(plan, noise_by=member("noise_by", plan.noise_by or NoiseBy.BOTH, NoiseBy))
     if plan.noise not in {Noise.SKELLAM, Noise.NONE}:

@@ -117,9 +117,14 @@ def check(plan: Plan) -> None:
         return
     _checks.assign(plan, quantile_noise=_checks.positive("quantile_noise", plan.quantile_noise))
     if plan.noise.continuous or integers.is_integer(plan):
-        raise DomainError("quantile_noise needs updates that are rounded into a ring")
+        raise DomainError(
+            "quantile_noise needs updates that are rounded into a ring, got "
+            f'noise="{plan.noise}", rounding="{plan.rounding}"; leave it out'
+        )
     if plan.accountant is not Accountant.BEST:
-        raise DomainError('quantile_noise goes with accountant="best"')
+        raise DomainError(
+            f'quantile_noise goes with accountant="best", got "{plan.accountant}"; leave one out'
+        )
 
 
 def require_bits(request: Request) -> None:

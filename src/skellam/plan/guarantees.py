@@ -149,7 +149,9 @@ def _integer(
         case Noise.DISCRETE_GAUSSIAN:
             return _discrete_gaussian_shares(plan, bound, variance)
         case Noise.GAUSSIAN | Noise.NONE:
-            raise InfeasibleError("a plan without noise in the ring has no guarantee")
+            raise InfeasibleError(
+                f'a plan with noise="{plan.noise}" has no guarantee for integers; take "skellam"'
+            )
         case _ as never:
             assert_never(never)
 
@@ -286,7 +288,10 @@ def guarantee(
         raise DomainError("delta must be given: the plan was not calibrated for one")
     total = plan.rounds if rounds is None else _checks.integer("rounds", rounds, 1)
     if audience is Audience.PUBLIC and participations is not None:
-        raise DomainError("participations go with an audience that knows who takes part")
+        raise DomainError(
+            f"participations go with an audience that knows who takes part, got {str(audience)!r}; "
+            "leave them out"
+        )
     times = _participations(plan, total, participations)
     mechanism, count = releases(
         plan, audience=audience, rounds=total, participations=participations

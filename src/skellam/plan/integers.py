@@ -31,7 +31,10 @@ def check(plan: Plan) -> None:
     """Raise unless the bounds of integer vectors are given and consistent, and only there."""
     if not is_integer(plan):
         if plan.l1 is not None:
-            raise DomainError('l1 goes with rounding="integer" and only with it')
+            raise DomainError(
+                f'l1 goes with rounding="integer" and only with it, got l1={plan.l1!r} with '
+                f'rounding="{plan.rounding}"; leave one out'
+            )
         return
     if plan.l1 is None or plan.coordinate_bound is None:
         raise DomainError(

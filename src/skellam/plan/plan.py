@@ -506,4 +506,7 @@ def _noise_spec(plan: CalibratedPlan, guaranteed: float, clients: int) -> codec.
         case Noise.NONE:
             return codec.NoNoise()
         case Noise.GAUSSIAN:
-            raise DomainError("continuous Gaussian noise goes through no ring and has no codec")
+            raise DomainError(
+                f'noise="{plan.noise}" is continuous, goes through no ring and has no codec; '
+                'take noise="skellam"'
+            )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from skellam.engines.local import AnyEntropy, by_purpose
+from skellam.entropy import Entropy
 from skellam.errors import DomainError
 from skellam.federated.aggregation import Aggregation, ServerOptimiser, fedavg
 from skellam.federated.data.examples import Clients, pooled
@@ -320,16 +320,16 @@ def sweep(
     *,
     epsilon: float,
     aggregate: Aggregation,
-    entropy: AnyEntropy,
+    entropy: Entropy,
     folder: str | PathLike[str],
     last: int = 100,
     **changes: Any,  # noqa: ANN401
 ) -> tuple[Cell, ...]:
     """Return every combination that ``preset`` names, the best on validation data first.
 
-    ``entropy`` may be a function of a combination's name. Each is a run in a folder of its own,
-    which goes on after a kill; each has a ledger of its own too, so that all of them together cost
-    the users the sum: choose settings on public or on other people's data.
+    Each is a run in a folder of its own, which goes on after a kill; each has a ledger of its own
+    too, so that all of them together cost the users the sum: choose settings on public or on other
+    people's data.
     """
     cells = []
     for clip, rate in product(preset.clips, preset.learning_rates):
@@ -339,7 +339,7 @@ def sweep(
             task,
             preset.plan(task, epsilon=epsilon, clip=clip, **changes),
             aggregate=aggregate,
-            entropy=by_purpose(entropy)(name),
+            entropy=entropy,
             server=preset.server(rate),
             folder=path,
             resume=True,

@@ -226,10 +226,14 @@ class _Client:
     ) -> None:
         """Raise unless the server asks for what this app does, in the run that it is in."""
         if config.update is not kind:
-            raise DomainError(f"this app's update is {kind!s}; the server asks for another")
+            raise DomainError(
+                f"the server asks for update={str(config.update)!r}, this app sends {str(kind)!r}; "
+                "give SecureGrid and protect() the same"
+            )
         if config.metrics is not None and config.metrics != self.metrics[kind]:
             raise DomainError(
-                "the server asks for other metrics or ranges than those that protect() was given"
+                "the server asks for other metrics or ranges than protect() was given; give "
+                "both the same metrics= or evaluate_metrics="
             )
         if config.run_config != run_config_digest(context.run_config):
             raise TamperError(
@@ -482,4 +486,7 @@ def _require_planned(constants: RunConstants, config: RoundConfig) -> None:
     offered = replace(constants, leader_key=blank, helper_key=blank)
     # The norm is compared with this client's own when it joins: arithmetic may differ a little.
     if offered != replace(planned, norm_bound=offered.norm_bound):
-        raise TamperError("the run that the servers offer does not follow from the plan")
+        raise TamperError(
+            "the run that the servers offer does not follow from the plan that came with it; "
+            "leader and helper must run that plan"
+        )

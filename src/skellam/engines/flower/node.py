@@ -12,10 +12,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from glob import escape
 from pathlib import Path
@@ -28,7 +27,7 @@ from skellam import _checks
 from skellam.accounting.gdp import dominating
 from skellam.engines import durable
 from skellam.engines.flower.round_config import RoundConfig
-from skellam.engines.key_files import read_identity, read_public, read_roster
+from skellam.engines.key_files import read_config, read_identity, read_public, read_roster
 from skellam.errors import (
     BudgetError,
     DataError,
@@ -365,7 +364,9 @@ class ClientState:
             # Of two processes one gets the file; the other finds no round.
             path.rename(mine)
         except FileNotFoundError:
-            raise PhaseError("no round is in progress on this node") from None
+            raise PhaseError(
+                "no round is in progress on this node; it must be asked to train first"
+            ) from None
         octets = mine.read_bytes()
         mine.unlink()
         header, _, vector = octets.partition(b"\n")
@@ -409,15 +410,7 @@ class Node:
     def load(cls, path: str | Path) -> Node:
         """Read a node's TOML file; the paths in it are relative to its folder."""
         file = Path(path)
-        record = _read_toml(file)
-        limits = record.pop("limits", None)
-        names = {f.name: f.default is MISSING for f in fields(Limits)}
-        required = [name for name, needed in names.items() if needed]
-        if not isinstance(limits, dict) or not set(required) <= set(limits) <= set(names):
-            raise DataError(
-                f"{file} must have a table [limits] with {', '.join(required)}; "
-                f"it may have {', '.join(sorted(set(names) - set(required)))}"
-            )
+        limits, record = read_config(file, Limits)
         if set(record) - set(_SERVERS) != {"identity", "roster", "spend"}:
             raise DataError(
                 f"{file} must name the files identity, roster and spend; with two servers also "
@@ -429,7 +422,7 @@ class Node:
         return cls(
             read_identity(paths["identity"]),
             read_roster(paths["roster"]),
-            Limits(**limits),
+            limits,
             paths["spend"],
             *(read_public(paths[name]) for name in _SERVERS if name in paths),
         )
@@ -489,13 +482,6 @@ def _epsilon(mechanism: NoiseMechanism, delta: float, enough: float) -> float:
 
     bound = dominating(mechanism).epsilon(delta)
     return bound if bound <= enough else accounting.epsilon(mechanism, delta=delta)
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as a node's TOML file: {error}") from error
 
 
 def _count(noted: bytes, stage: str) -> int:

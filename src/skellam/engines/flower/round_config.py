@@ -213,9 +213,14 @@ class RoundConfig:
             found = _from_fields(cls, json.loads(text))  # type: ignore[arg-type]
             same = found.to_json() == text
         except unknown as error:
-            raise MessageError("the server sent no round configuration of this version") from error
+            raise MessageError(
+                "the server sent no round configuration of this version; run the same version of "
+                "skellam on server and nodes"
+            ) from error
         if not same:
-            raise MessageError("the server's round configuration has not its only spelling")
+            raise MessageError(
+                "the server's round configuration has not its only spelling, which to_json() writes"
+            )
         return found
 
     @property

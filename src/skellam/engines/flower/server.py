@@ -298,7 +298,10 @@ class SecureGrid(Grid):
         # Drawn first and left out afterwards: nobody else's chances change.
         nodes = [node for node in nodes if node not in self.left_out]
         if len(nodes) < 2:
-            raise ThresholdError(f"{len(nodes)} nodes were drawn; a sum needs two at least")
+            raise ThresholdError(
+                f"{len(nodes)} nodes were drawn; a sum needs two at least: connect more nodes, or "
+                "plan a larger cohort"
+            )
         require_countable(len(nodes))
         if len(nodes) > plan.population_size:
             raise InfeasibleError(

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from skellam import _checks
 from skellam.engines import durable
-from skellam.engines.key_files import read_identity, read_public, read_roster, write_identity
+from skellam.engines.key_files import (
+    read_config,
+    read_identity,
+    read_public,
+    read_roster,
+    write_identity,
+)
 from skellam.entropy import Entropy
 from skellam.errors import DataError, DomainError
 from skellam.protocol.identity import Identity
@@ -100,30 +106,22 @@ class HelperConfig:
         file = Path(path)
         if file.is_dir():
             file /= CONFIG
-        record = _read(file)
-        limits, tls = record.pop("limits", None), record.pop("tls", None)
-        names = {f.name: f.default is MISSING for f in fields(HelperLimits)}
-        required = [name for name, needed in names.items() if needed]
-        if not isinstance(limits, dict) or not set(required) <= set(limits) <= set(names):
-            raise DataError(
-                f"{file} must have a table [limits] with {', '.join(required)}; "
-                f"it may have {', '.join(sorted(set(names) - set(required)))}"
-            )
+        limits, record = read_config(file, HelperLimits)
+        tls = record.pop("tls", None)
         if set(record) != set(_FILES) or (tls is not None and set(tls) != set(_TLS)):
             raise DataError(
                 f"{file} must name {', '.join(_FILES)}, and in a table [tls] {' and '.join(_TLS)}"
             )
         identity, leader, roster, state = (file.parent / str(record[name]) for name in _FILES)
-        checked = HelperLimits(**limits)
         setting = HelperSetting(
-            read_identity(identity), read_public(leader), read_roster(roster), checked.run
+            read_identity(identity), read_public(leader), read_roster(roster), limits.run
         )
         if setting.identity.public == setting.leader:
             raise DomainError("leader and helper have the same key; they must not be one party")
         if tls is None:
-            return cls(setting, checked, state)
+            return cls(setting, limits, state)
         certificate, key = (file.parent / str(tls[name]) for name in _TLS)
-        return cls(setting, checked, state, (certificate, key))
+        return cls(setting, limits, state, (certificate, key))
 
 
 def write_new(
@@ -150,10 +148,3 @@ def write_new(
     public = write_identity(folder / "helper.key", Identity.generate(0, entropy=entropy))
     durable.replace(file, text.encode(), mode=durable.SECRET)
     return file, public
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as a helper's TOML file: {error}") from error

@@ -120,8 +120,12 @@ def arrays(held: Mapping[Any, Examples | tuple[ArrayLike, ArrayLike]]) -> Client
     if not isinstance(held, Mapping):
         raise DomainError(f"clients must be a mapping, got {type(held).__name__}")
     checked = {str(client): _examples(client, value) for client, value in held.items()}
-    if len({(e.inputs.shape[1:], e.targets.shape[1:]) for e in checked.values()}) > 1:
-        raise DataError("the clients' examples must all have the same shape")
+    shapes = {(e.inputs.shape[1:], e.targets.shape[1:]) for e in checked.values()}
+    if len(shapes) > 1:
+        raise DataError(
+            f"the clients' examples must all have the same shape, got {sorted(shapes)[:2]} "
+            "(inputs, targets); pad or crop them"
+        )
     return Clients(checked, checked.__getitem__)
 
 

@@ -136,7 +136,7 @@ def _stacked(frame: Any, columns: Columns) -> NDArray[Any]:  # noqa: ANN401
             raise DataError(f"column {name!r} holds vectors; name it alone, not in a list")
         parts.append(values.astype(np.float32))
     if not parts:
-        raise DomainError("name at least one column")
+        raise DomainError("a list of columns must name at least one, got none")
     return np.stack(parts, axis=1)
 
 
