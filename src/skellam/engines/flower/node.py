@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skellam import _checks
-from skellam.accounting.gdp import dominating
+from skellam.accounting.gdp import dominating, outside_by_distance
 from skellam.engines.flower.client_state import Spending, StageLog
 from skellam.engines.key_files import read_identity, read_public, read_roster
 from skellam.errors import BudgetError, DataError, DomainError, TamperError, ThresholdError
@@ -283,7 +283,8 @@ def _epsilon(mechanism: NoiseMechanism, delta: float, enough: float) -> float:
     """Return a bound by Gaussian DP if it is at most ``enough``, else the least one known."""
     from skellam import accounting
 
-    bound = dominating(mechanism).epsilon(delta)
+    curve = dominating(mechanism)
+    bound = replace(curve, slack=curve.slack + outside_by_distance(mechanism)).epsilon(delta)
     return bound if bound <= enough else accounting.epsilon(mechanism, delta=delta)
 
 
