@@ -43,6 +43,12 @@ class Spender(Protocol):
         With it ``participations`` is the number of releases that one client's data is in, at most.
         """
 
+    def require_latest(self, start: int, participations: int | None) -> None:
+        """Raise `LedgerError` if there are spends of which a run that goes on knows nothing.
+
+        It goes on with round ``start``; ``participations`` is as in `spend`.
+        """
+
     def guarantees(self) -> AnyGuarantees | None:
         """Return what holds for all releases so far, if anything does."""
 
@@ -55,6 +61,9 @@ class NoSpending:
     head = None
 
     def spend(self, number: int, participations: int | None = None) -> None:
+        """Do nothing."""
+
+    def require_latest(self, start: int, participations: int | None) -> None:
         """Do nothing."""
 
     def guarantees(self) -> None:
@@ -96,6 +105,24 @@ class LedgerSpender:
         for earlier in range(participations):
             if self._ledger.account.find(self._key(earlier)) is None:
                 self._spend(earlier)
+
+    def require_latest(self, start: int, participations: int | None) -> None:
+        """Raise `LedgerError` if the ledger is newer than the files of the run.
+
+        Rounds after ``start`` were released, or data entered more often than is known: releases
+        that are made again with other noise would count once. Noise that replays is the same.
+        """
+        known = start + 1
+        if participations is not None and _are_open(self._population.plan):
+            known = participations
+        prefix = self._key(0)[:_RUN_BYTES]
+        keys = (spend.key or b"" for spend in self._ledger.account.spends)
+        spent = [int.from_bytes(key[_RUN_BYTES:]) for key in keys if key.startswith(prefix)]
+        if not self._replayable and max(spent, default=-1) >= known:
+            raise LedgerError(
+                "the ledger has releases of this run of which its folder knows nothing: checkpoint "
+                "and participations are old copies; restore the latest ones, or begin another run"
+            )
 
     def _spend(self, number: int) -> None:
         self._ledger.spend(

@@ -122,6 +122,7 @@ def train(
         rounds = _Rounds(
             setup, spender, files, worker, max_failures=max_failures, start=checkpoint.round
         )
+        spender.require_latest(checkpoint.round, rounds.max_participations)
         watchers = [] if watch is None else [watch]
         if folder is not None:
             watchers.append(stack.enter_context(events(files.events, start=checkpoint.round)))
@@ -320,8 +321,7 @@ class _Rounds:
 
         def spend() -> None:
             self._keep_participations(round_.number, clients)
-            times = None if self._counts is None else int(self._counts.max())
-            self._spender.spend(round_.number, times)
+            self._spender.spend(round_.number, self.max_participations)
 
         try:
             require_cohort(plan, round_)
@@ -376,13 +376,20 @@ class _Rounds:
 
     # How often clients took part.
 
+    @property
+    def max_participations(self) -> int | None:
+        """The number of releases that one client's data is in, at most, where it is counted."""
+        return None if self._counts is None else int(self._counts.max())
+
     def _participations(self, start: int) -> NDArray[np.uint32] | None:
         if self._setup.population.max_participations is None:
             return None
         kept = self._files.participations()
-        if kept is None:
-            return np.zeros(len(self._names), dtype=np.uint32)
         released = [record.round for record in self._files.records() if record.skipped is None]
+        if kept is None:
+            if released:
+                raise DataError("participations.npz is missing; restore it, or begin another run")
+            return np.zeros(len(self._names), dtype=np.uint32)
         return kept.after(
             start,
             last_release=released[-1] if released else None,
@@ -441,12 +448,10 @@ class _Clients:
 
     def _train(self, group: Sequence[int]) -> None:
         rounds = self._rounds
-        sending = [
-            client
-            for client in group
-            if not rounds.exhausted(client) and rounds.takes_part(client, self._entropy)
-        ]
-        self.entered.update(sending)
+        # Who sits out by its own coin was asked all the same: the server's epsilon counts that.
+        asked = [client for client in group if not rounds.exhausted(client)]
+        self.entered.update(asked)
+        sending = [client for client in asked if rounds.takes_part(client, self._entropy)]
         found = rounds.local_updates(sending, self._model, self._number, self._entropy)
         self._trained |= dict.fromkeys(group)
         self._trained |= zip(sending, map(_finite_or_error, found), strict=True)
