@@ -14,6 +14,7 @@ from skellam.accounting.ledger import Ledger
 from skellam.errors import DataError, LedgerError
 from skellam.federated.history import read_operator
 from skellam.federated.sampling import Participations
+from skellam.federated.spending import HIDDEN_FROM_HELPER
 
 CLIENTS = tuple(f"c{n:02d}" for n in range(12))
 
@@ -99,6 +100,24 @@ def test_two_runs_from_one_ledger_allow_a_client_twice_as_many_rounds(tmp_path, 
         two = run(CountedTask(), made, tmp_path / "two", ledger=ledger).guarantees
     assert one.server.epsilon == epsilon(made.server_mechanism, rounds=3, delta=1e-3)
     assert two.server.epsilon == epsilon(made.server_mechanism, rounds=6, delta=1e-3)
+
+
+def test_what_a_helper_knows_of_other_plans_releases_is_an_assumption(tmp_path):
+    """A ledger does not say whether the helper drew all the noise of an earlier run."""
+    fields = {"sampling": "cyclic", "cohort": 6, "rounds": 2, "aggregation": "two-servers"}
+    alone, both = (
+        sk.Plan(dimension=15, clip=1.0, population=12, noise_by=by, **fields).with_noise(
+            z, delta=1e-3
+        )
+        for by, z in (("helper", 2.5), ("both", 2.0))
+    )
+    settings = {"aggregate": fl.two_servers()}
+    with Ledger.create(tmp_path / "ledger", epsilon=1000.0, delta=1e-3) as ledger:
+        first = run(CountedTask(), alone, tmp_path / "one", ledger=ledger, **settings).guarantees
+        second = run(CountedTask(), both, tmp_path / "two", ledger=ledger, **settings).guarantees
+    assert first.helper.epsilon == np.inf
+    assert HIDDEN_FROM_HELPER in second.helper.assumptions
+    assert HIDDEN_FROM_HELPER not in second.leader.assumptions
 
 
 def test_the_example_task_is_spent_like_any_other(tmp_path):

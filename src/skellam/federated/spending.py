@@ -25,6 +25,12 @@ TRAINED_ALONE = (
 )
 """What all accounting of training assumes; nobody can check it of training code of one's own."""
 
+HIDDEN_FROM_HELPER = (
+    "in no other release of this ledger did the helper draw all the noise by itself: a ledger has "
+    "what releases cost against the leader"
+)
+"""What the helper's epsilon assumes where a ledger has more than one plan's releases."""
+
 
 class Spender(Protocol):
     """Accounts for releases before they are made, and knows what they cost."""
@@ -161,11 +167,13 @@ def guarantees(
 
     line = f"accounted for: {population}"
 
+    others = len(account.rounds) > 1
+
     def stating(found: Guarantee, spent: float) -> Guarantee:
-        assumptions = (*found.assumptions, line, TRAINED_ALONE)
+        hidden = (HIDDEN_FROM_HELPER,) if others and found.audience is Audience.HELPER else ()
+        assumptions = (*found.assumptions, *hidden, line, TRAINED_ALONE)
         return replace(found, epsilon=max(found.epsilon, spent), assumptions=assumptions)
 
-    others = len(account.rounds) > 1
     known = account.guarantee(audience=Audience.SERVER).epsilon if others else 0.0
     if isinstance(stated, TwoServerGuarantees):
         return TwoServerGuarantees(
