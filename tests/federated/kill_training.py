@@ -22,7 +22,7 @@ SCHEDULE = fl.torch_schedule(
     lambda optimizer: torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.7, patience=0),
     metric="validation_loss",
 )
-PLAN = plan(rounds=40, cohort=10, quantile_noise=0.1)
+PLAN = plan(rounds=40, cohort=10, quantile_noise=0.1, expected_dropout=0.1)
 BAND = plan(
     rounds=40,
     cohort=4,

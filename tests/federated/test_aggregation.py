@@ -27,6 +27,18 @@ def test_a_chance_lies_between_nought_and_one(chance):
         fl.unmasked(dropout=chance)
 
 
+def test_clients_that_drop_out_more_often_than_is_accounted_for_are_refused():
+    """With a chance of 0.2 in place of 0.1 delta may be three times as large as is stated."""
+    made = plan(cohort=30, population=200, expected_dropout=None)
+    fl.unmasked(dropout=0.1).require(made)
+    for aggregate in (fl.unmasked(dropout=0.2), fl.secure(dropout=0.11)):
+        with pytest.raises(DomainError, match=r"more than the chance of 0\.1 .* expected_dropout"):
+            aggregate.require(made)
+    # Where cohorts are no secret, which rounds run says nothing; without noise nothing is stated.
+    fl.unmasked(dropout=0.15).require(plan(sampling="cyclic", cohort=6, expected_dropout=None))
+    fl.non_private(dropout=0.2).require(made)
+
+
 def test_without_noise_nothing_is_private():
     assert fl.unmasked().private(plan())
     assert not fl.non_private().private(plan())

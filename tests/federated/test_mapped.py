@@ -168,6 +168,7 @@ def test_a_run_is_the_same_mapped_or_not_and_mapped_secure_or_not():
             every=5,
         ).model
 
-    mapped = run(fl.unmasked(dropout=0.1))
-    assert np.array_equal(mapped, run(fl.secure(dropout=0.1)))
-    assert np.allclose(mapped, run(fl.unmasked(dropout=0.1), vmap=False), atol=1e-3)
+    dropout = {0: (3,), 2: (5,), 3: range(12)}
+    mapped = run(fl.unmasked(dropout=dropout))
+    assert np.array_equal(mapped, run(fl.secure(dropout=dropout)))
+    assert np.allclose(mapped, run(fl.unmasked(dropout=dropout), vmap=False), atol=1e-3)

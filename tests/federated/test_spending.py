@@ -1,5 +1,6 @@
 """The ledger holds as many spends as there are releases with one client's data in them, at most."""
 
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,10 @@ from oracles.tiny_task import plan, task
 from skellam import federated as fl
 from skellam.accounting import epsilon
 from skellam.accounting.ledger import Ledger
+from skellam.errors import DataError, LedgerError
+from skellam.federated.history import read_operator
+from skellam.federated.sampling import Participations
+from skellam.federated.spending import HIDDEN_FROM_HELPER
 
 CLIENTS = tuple(f"c{n:02d}" for n in range(12))
 
@@ -97,7 +102,71 @@ def test_two_runs_from_one_ledger_allow_a_client_twice_as_many_rounds(tmp_path, 
     assert two.server.epsilon == epsilon(made.server_mechanism, rounds=6, delta=1e-3)
 
 
+def test_what_a_helper_knows_of_other_plans_releases_is_an_assumption(tmp_path):
+    """A ledger does not say whether the helper drew all the noise of an earlier run."""
+    fields = {"sampling": "cyclic", "cohort": 6, "rounds": 2, "aggregation": "two-servers"}
+    alone, both = (
+        sk.Plan(dimension=15, clip=1.0, population=12, noise_by=by, **fields).with_noise(
+            z, delta=1e-3
+        )
+        for by, z in (("helper", 2.5), ("both", 2.0))
+    )
+    settings = {"aggregate": fl.two_servers()}
+    with Ledger.create(tmp_path / "ledger", epsilon=1000.0, delta=1e-3) as ledger:
+        first = run(CountedTask(), alone, tmp_path / "one", ledger=ledger, **settings).guarantees
+        second = run(CountedTask(), both, tmp_path / "two", ledger=ledger, **settings).guarantees
+    assert first.helper.epsilon == np.inf
+    assert HIDDEN_FROM_HELPER in second.helper.assumptions
+    assert HIDDEN_FROM_HELPER not in second.leader.assumptions
+
+
 def test_the_example_task_is_spent_like_any_other(tmp_path):
     made = plan(sampling="cyclic", cohort=6, rounds=4)
     fl.train(task(), made, aggregate=fl.unmasked(), entropy=sk.SystemEntropy(), folder=tmp_path)
     assert len(Ledger.verify(tmp_path / "ledger").spends) == 2
+
+
+def test_a_self_sampling_client_is_counted_whenever_it_is_asked(tmp_path):
+    """Each invitation is a sampled release against the server, whatever the client's coin says."""
+    made = plan(sampling="self", participation_probability=0.7, rounds=5)
+    run(CountedTask(), made, tmp_path)
+    kept = Participations.from_bytes((tmp_path / "participations.npz").read_bytes())
+    invited = sum(line["invited"] for line in read_operator(tmp_path))
+    assert kept.counts.sum() + len(kept.members) == invited
+
+
+def stopped_after_three_rounds(made, tmp_path, ledger):
+    """Return the folder of a run, and a copy of it after its first round."""
+    folder, old = tmp_path / "run", tmp_path / "old"
+
+    def watch(record):
+        if record.round == 0:
+            shutil.copytree(folder, old)
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(CountedTask(), made, folder, ledger=ledger, watch=watch)
+    return folder, old
+
+
+@pytest.mark.parametrize("sampling", ["cyclic", "poisson"])
+def test_a_folder_that_is_older_than_its_ledger_is_refused(tmp_path, sampling):
+    """Rounds would be released again with other noise, and counted once."""
+    made = plan(sampling=sampling, cohort=6 if sampling == "cyclic" else 8)
+    with Ledger.create(tmp_path / "ledger", epsilon=1000.0, delta=1e-3) as ledger:
+        _, old = stopped_after_three_rounds(made, tmp_path, ledger)
+        spends = ledger.account.spends
+        with pytest.raises(LedgerError, match="old copies"):
+            run(CountedTask(), made, old, ledger=ledger, resume=True)
+        assert ledger.account.spends == spends
+
+
+@pytest.mark.parametrize("sampling", ["cyclic", "poisson"])
+def test_a_run_that_lost_its_participations_is_refused(tmp_path, sampling):
+    made = plan(sampling=sampling, cohort=6 if sampling == "cyclic" else 8)
+    with Ledger.create(tmp_path / "ledger", epsilon=1000.0, delta=1e-3) as ledger:
+        folder, _ = stopped_after_three_rounds(made, tmp_path, ledger)
+        (folder / "participations.npz").unlink()
+        with pytest.raises(DataError, match="participations"):
+            run(CountedTask(), made, folder, ledger=ledger, resume=True)

@@ -18,7 +18,8 @@ from skellam.engines.sampling import bernoulli
 from skellam.engines.two_servers import two_servers as two_servers_round
 from skellam.entropy import Entropy
 from skellam.errors import DomainError, ShapeError
-from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Servers
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Sampling, Servers
+from skellam.plan.sizes import expected_dropout
 
 Vector: TypeAlias = NDArray[np.float32]
 
@@ -205,6 +206,7 @@ class Aggregation:
         round_ = local.Round(0, bytes(32), tuple(range(plan.invited)))
         local.require_cohort(plan, round_)
         self._require_survival(plan, round_)
+        self._require_expected(plan)
 
     def _require_survival(self, plan: CalibratedPlan, round_: local.Round) -> None:
         tolerated = len(round_.members) - plan.min_survivors(len(round_.members))
@@ -215,6 +217,18 @@ class Aggregation:
             f"{tolerated} that the plan tolerates, so that most rounds would release nothing; "
             f"plan with dropout={self.dropout:g} or more, or let fewer drop out"
         )
+
+    def _require_expected(self, plan: CalibratedPlan) -> None:
+        """Raise if clients drop out more often than the guarantee of random cohorts assumes."""
+        if isinstance(self.dropout, Mapping) or not self.private(plan):
+            return
+        cohorts_are_random = plan.sampling not in {Sampling.ALL, Sampling.CYCLIC}
+        if cohorts_are_random and self.dropout > expected_dropout(plan):
+            raise DomainError(
+                f"dropout={self.dropout:g} is more than the chance of {expected_dropout(plan):g} "
+                "for which skipped and aborted rounds are accounted for; plan with "
+                f"expected_dropout={self.dropout:g}, or with a dropout that is twice as large"
+            )
 
     def private(self, plan: CalibratedPlan) -> bool:
         """Return whether what it releases under ``plan`` has a guarantee."""

@@ -155,6 +155,8 @@ class ParticipationCount:
         self._limit = population.max_participations
         self._counts: NDArray[np.uint32] | None = None
         if self._limit is not None and kept is None:
+            if last_release is not None:
+                raise DataError("participations.npz is missing; restore it, or begin another run")
             self._counts = np.zeros(population.clients, dtype=np.uint32)
         elif self._limit is not None and kept is not None:
             self._counts = kept.after(start, last_release=last_release, replayable=replayable)

@@ -25,6 +25,12 @@ TRAINED_ALONE = (
 )
 """What all accounting of training assumes; nobody can check it of training code of one's own."""
 
+HIDDEN_FROM_HELPER = (
+    "in no other release of this ledger did the helper draw all the noise by itself: a ledger has "
+    "what releases cost against the leader"
+)
+"""What the helper's epsilon assumes where a ledger has more than one plan's releases."""
+
 
 class Spender(Protocol):
     """Accounts for releases before they are made, and knows what they cost."""
@@ -43,6 +49,12 @@ class Spender(Protocol):
         With it ``participations`` is the number of releases that one client's data is in, at most.
         """
 
+    def require_latest(self, start: int, participations: int | None) -> None:
+        """Raise `LedgerError` if there are spends of which a run that goes on knows nothing.
+
+        It goes on with round ``start``; ``participations`` is as in `spend`.
+        """
+
     def guarantees(self) -> AnyGuarantees | None:
         """Return what holds for all releases so far, if anything does."""
 
@@ -55,6 +67,9 @@ class NoSpending:
     head = None
 
     def spend(self, number: int, participations: int | None = None) -> None:
+        """Do nothing."""
+
+    def require_latest(self, start: int, participations: int | None) -> None:
         """Do nothing."""
 
     def guarantees(self) -> None:
@@ -97,6 +112,24 @@ class LedgerSpender:
             if self._ledger.account.find(self._key(earlier)) is None:
                 self._spend(earlier)
 
+    def require_latest(self, start: int, participations: int | None) -> None:
+        """Raise `LedgerError` if the ledger is newer than the files of the run.
+
+        Rounds after ``start`` were released, or data entered more often than is known: releases
+        that are made again with other noise would count once. Noise that replays is the same.
+        """
+        known = start + 1
+        if participations is not None and _are_open(self._population.plan):
+            known = participations
+        prefix = self._key(0)[:_RUN_BYTES]
+        keys = (spend.key or b"" for spend in self._ledger.account.spends)
+        spent = [int.from_bytes(key[_RUN_BYTES:]) for key in keys if key.startswith(prefix)]
+        if not self._replayable and max(spent, default=-1) >= known:
+            raise LedgerError(
+                "the ledger has releases of this run of which its folder knows nothing: checkpoint "
+                "and participations are old copies; restore the latest ones, or begin another run"
+            )
+
     def _spend(self, number: int) -> None:
         self._ledger.spend(
             self._mechanism,
@@ -134,11 +167,13 @@ def guarantees(
 
     line = f"accounted for: {population}"
 
+    others = len(account.rounds) > 1
+
     def stating(found: Guarantee, spent: float) -> Guarantee:
-        assumptions = (*found.assumptions, line, TRAINED_ALONE)
+        hidden = (HIDDEN_FROM_HELPER,) if others and found.audience is Audience.HELPER else ()
+        assumptions = (*found.assumptions, *hidden, line, TRAINED_ALONE)
         return replace(found, epsilon=max(found.epsilon, spent), assumptions=assumptions)
 
-    others = len(account.rounds) > 1
     known = account.guarantee(audience=Audience.SERVER).epsilon if others else 0.0
     if isinstance(stated, TwoServerGuarantees):
         return TwoServerGuarantees(

@@ -118,6 +118,7 @@ def train(
         rounds = _Rounds(
             setup, spender, files, worker, max_failures=max_failures, start=checkpoint.round
         )
+        spender.require_latest(checkpoint.round, rounds.count.max)
         watchers = [] if watch is None else [watch]
         if folder is not None:
             watchers.append(stack.enter_context(events(files.events, start=checkpoint.round)))
@@ -402,12 +403,10 @@ class _Clients:
 
     def _train(self, group: Sequence[int]) -> None:
         rounds, population = self._rounds, self._rounds.population
-        sending = [
-            client
-            for client in group
-            if not rounds.count.exhausted(client) and population.takes_part(client, self._entropy)
-        ]
-        self.entered.update(sending)
+        # Who sits out by its own coin was asked all the same: the server's epsilon counts that.
+        asked = [client for client in group if not rounds.count.exhausted(client)]
+        self.entered.update(asked)
+        sending = [client for client in asked if population.takes_part(client, self._entropy)]
         found = rounds.local_updates(sending, self._model, self._number, self._entropy)
         self._trained |= dict.fromkeys(group)
         self._trained |= zip(sending, map(_finite_or_error, found), strict=True)

@@ -103,6 +103,14 @@ def test_the_price_is_computed_from_the_noise():
     )
 
 
+def test_a_round_whose_rare_events_take_all_of_delta_is_refused():
+    """More colluders than planned are in a cohort with a chance of 2**-40; that has a price too."""
+    made = plan(cohort=20, dropout=0.1, colluding=0.1)
+    assert Limits(**{**LIMITS, "round_epsilon": 100.0}).price(made).rare == 2.0**-40
+    with pytest.raises(BudgetError, match="round_epsilon: the plan costs inf"):
+        Limits(**{**LIMITS, "round_epsilon": 100.0, "delta": 2.0**-41}).price(made)
+
+
 def test_tails_are_made_faint_enough_for_every_participation(tmp_path):
     limits = Limits(**{**LIMITS, "total_epsilon": 20.0, "round_epsilon": 10.0})
     made = plan(rounding="unbiased", block=1)

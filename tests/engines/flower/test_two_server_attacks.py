@@ -34,6 +34,21 @@ def test_a_node_that_reports_in_two_rounds_at_once_is_counted_in_one(tmp_path):
     assert len(Ledger.verify(tmp_path / "nodes" / "1.spend").spends) == 1
 
 
+def test_a_leader_that_begins_another_run_of_a_plan_gets_no_participation_more(tmp_path):
+    """The plan's epsilon against the leader is that of its participations, in however many runs."""
+    made = fleet(tmp_path, rounds=1)
+    assert made.plan.participations == 1
+    _, (report,) = made.start()
+    assert report.failure == ""
+    for path in (tmp_path / "leader").iterdir():
+        path.unlink()
+    made.ledger_path = made.folder / "second.ledger"
+    Ledger.create(made.ledger_path, epsilon=100.0, delta=1e-5).close()
+    _, (report,) = made.start()
+    assert "took part in 1 rounds of this plan, over all runs; the plan allows 1" in report.failure
+    assert len(Ledger.verify(tmp_path / "nodes" / "1.spend").spends) == 1
+
+
 def test_two_messages_at_once_do_not_train_beyond_the_limit(tmp_path, monkeypatch):
     enter = StageLog.enter
 

@@ -48,6 +48,7 @@ from skellam.engines.local import AnyEntropy, EntropySource, by_purpose
 from skellam.engines.sampling import bernoulli
 from skellam.entropy import SEED_BYTES, Entropy, random_bytes
 from skellam.errors import (
+    BudgetError,
     DataError,
     DomainError,
     LedgerError,
@@ -204,6 +205,7 @@ class _Client:
         joined = _join(node, config, content, offer, start)
         if isinstance(joined, bytes):
             return Message(report_content(joined), reply_to=message)
+        _require_planned_turn(node, config)
         vectors = _Vectors.of(message.content, config)
         node.limits.require_model(vectors.model)
         mechanism = node.limits.price(config.plan)
@@ -334,6 +336,16 @@ class _Client:
             state.update,
             phase.noise_seed,
             entropy=mine,
+        )
+
+
+def _require_planned_turn(node: Node, config: RoundConfig) -> None:
+    """Raise if the plan's participations are used up: a leader may begin many runs of one plan."""
+    plan, count = config.plan, node.spending.participations(config.plan.digest)
+    if count >= plan.participations:
+        raise BudgetError(
+            f"this node took part in {count} rounds of this plan, over all runs; the plan allows "
+            f"{plan.participations}"
         )
 
 

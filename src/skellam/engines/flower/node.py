@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
-from skellam.accounting.gdp import dominating
+from skellam.accounting.gdp import dominating, outside_by_distance
 from skellam.engines import durable
 from skellam.engines.flower.round_config import RoundConfig
 from skellam.engines.key_files import read_config, read_identity, read_public, read_roster
@@ -480,7 +480,8 @@ def _epsilon(mechanism: NoiseMechanism, delta: float, enough: float) -> float:
     """Return a bound by Gaussian DP if it is at most ``enough``, else the least one known."""
     from skellam import accounting
 
-    bound = dominating(mechanism).epsilon(delta)
+    curve = dominating(mechanism)
+    bound = replace(curve, slack=curve.slack + outside_by_distance(mechanism)).epsilon(delta)
     return bound if bound <= enough else accounting.epsilon(mechanism, delta=delta)
 
 
