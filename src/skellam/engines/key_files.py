@@ -1,4 +1,4 @@
-"""Files of parties: identities, public keys and rosters, as ``skellam keys`` writes them; TOML."""
+"""Key files and TOML files of parties: identities, public keys, rosters, and limits."""
 
 from __future__ import annotations
 

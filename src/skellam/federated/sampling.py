@@ -144,22 +144,22 @@ class ParticipationCount:
     def __init__(
         self,
         population: Population,
-        kept: Participations | None,
+        written: Participations | None,
         start: int,
         *,
         last_release: int | None,
         replayable: bool,
     ) -> None:
-        self.cut_off = kept is not None and kept.round == start and not replayable
+        self.cut_off = written is not None and written.round == start and not replayable
         """Whether round ``start`` may have been opened before a kill, with other noise."""
         self._limit = population.max_participations
         self._counts: NDArray[np.uint32] | None = None
-        if self._limit is not None and kept is None:
+        if self._limit is not None and written is None:
             if last_release is not None:
                 raise DataError("participations.npz is missing; restore it, or begin another run")
             self._counts = np.zeros(population.clients, dtype=np.uint32)
-        elif self._limit is not None and kept is not None:
-            self._counts = kept.after(start, last_release=last_release, replayable=replayable)
+        elif self._limit is not None and written is not None:
+            self._counts = written.after(start, last_release=last_release, replayable=replayable)
 
     @property
     def max(self) -> int | None:
