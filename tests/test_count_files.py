@@ -18,6 +18,8 @@ MAX_FILES_RUN = {
 MAX_FILES = 130
 NOT_COUNTED = ("skellam.twoserver", "skellam.engines.helper")
 """The second protocol and its service: packages that came after the limit was set."""
+MAX_LINES = 520
+"""A file tells one story in about 500 lines."""
 SMALL = 60
 """Lines up to which a module with a single importer belongs into that importer."""
 
@@ -37,6 +39,13 @@ def test_the_sources_have_few_files():
 @pytest.mark.slow
 def test_no_small_module_has_a_single_importer():
     assert count_files.lone_modules(SMALL) == []
+
+
+def test_no_file_is_long():
+    lengths = {
+        name: len(path.read_text().splitlines()) for name, path in count_files.sources().items()
+    }
+    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
 
 
 def test_every_limit_belongs_to_a_call():

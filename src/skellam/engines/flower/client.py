@@ -34,7 +34,7 @@ from skellam.engines.flower.messages import (
     read_start,
     report_content,
 )
-from skellam.engines.flower.node import ClientState, Limits, Node, wipe
+from skellam.engines.flower.node import Limits, Node, RoundInProgress, wipe
 from skellam.engines.flower.round_config import (
     MetricRanges,
     Ranges,
@@ -184,7 +184,7 @@ class _Client:
         phase, sent, _ = client.AdvertiseKeys(node.party(round_)).step(
             seen=SeenRounds(), entropy=self._protocol_entropy(node)
         )
-        ClientState(config, content, phase.to_bytes(), update).store(node.state)
+        RoundInProgress(config, content, phase.to_bytes(), update).store(node.state)
         return Message(content_of(sent, round_), reply_to=message)
 
     def _report(
@@ -315,8 +315,8 @@ class _Client:
             _end(node)
             raise ProtocolError(f"stage {stage} failed; the node's log says why") from None
 
-    def _resume(self, stage: str, message: Message, node: Node) -> tuple[ClientState, bytes]:
-        state = ClientState.take(node.state)
+    def _resume(self, stage: str, message: Message, node: Node) -> tuple[RoundInProgress, bytes]:
+        state = RoundInProgress.take(node.state)
         data = read_content(message.content, state.protocol)
         node.stages.enter(state.config.round_id, stage)
         return state, data
@@ -327,7 +327,7 @@ class _Client:
         random_bytes(drawn, entropy=stream)
         return stream
 
-    def _encode(self, state: ClientState, phase: client.MaskedInput, node: Node) -> Residues:
+    def _encode(self, state: RoundInProgress, phase: client.MaskedInput, node: Node) -> Residues:
         mine = self.entropy(f"client/{node.identity.number}")
         return _encoded(
             state.config,

@@ -319,7 +319,7 @@ def open_ledger(path: Path, *, epsilon: float, delta: float, filter_: Filter | N
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ClientState:
+class RoundInProgress:
     """A round in progress; ``phase`` is as secret as the keys in it, ``update`` as the data.
 
     Without an ``update`` zeros are sent, and nothing is spent: none of the data was looked at.
@@ -336,7 +336,7 @@ class ClientState:
         """What all parties to the round agree on."""
         return self.config.protocol(self.content)
 
-    def then(self, phase: bytes, *, keep_update: bool = False) -> ClientState:
+    def then(self, phase: bytes, *, keep_update: bool = False) -> RoundInProgress:
         """Return the state for the next stage."""
         return replace(self, phase=phase, update=self.update if keep_update else None)
 
@@ -357,7 +357,7 @@ class ClientState:
         new.rename(path)
 
     @classmethod
-    def take(cls, path: Path) -> ClientState:
+    def take(cls, path: Path) -> RoundInProgress:
         """Return the round in progress and remove it: whatever happens, it is used once."""
         mine = path.with_name(f"{path.name}.{os.getpid()}")
         try:

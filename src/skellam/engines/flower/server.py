@@ -76,7 +76,7 @@ _log = getLogger("skellam.flower")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RoundReport:
     """One round: how many were asked, and its sum, or why there is none and who is to blame."""
 
     number: int
@@ -161,11 +161,11 @@ class SecureGrid(Grid):
             if made is not None and leader is not None and helper is not None
         }
         self._dtypes: dict[str, np.dtype[Any]] = {}
-        self._reports: list[Report] = []
+        self._reports: list[RoundReport] = []
         self._blamed: Counter[int] = Counter()
 
     @property
-    def reports(self) -> tuple[Report, ...]:
+    def reports(self) -> tuple[RoundReport, ...]:
         """What became of each round so far, evaluations among them."""
         return tuple(self._reports)
 
@@ -229,14 +229,14 @@ class SecureGrid(Grid):
         update: UpdateKind,
         contents: dict[int, RecordDict],
         timeout: float,
-    ) -> Report:
+    ) -> RoundReport:
         """Run one round and keep its report."""
         key, barred = self._progress.cycle_key(plan), self._progress.of(plan).barred(plan)
         if self._ledger.account.find(key) is None:
             self._require_budget(plan)
         content = common_digest(contents.values())
         clip = None if update is UpdateKind.METRICS or self.clip is None else self.clip.clip
-        report = Report(self._progress.rounds + 1, 0, None, clip=clip, content=content)
+        report = RoundReport(self._progress.rounds + 1, 0, None, clip=clip, content=content)
         candidates = self._progress.free(plan, contents)
         self._progress = self._progress.begun(plan)
         if plan.correlated:  # so that rounds that fail keep their numbers after a kill, too
@@ -314,7 +314,7 @@ class SecureGrid(Grid):
         self,
         plan: CalibratedPlan,
         update: UpdateKind,
-        report: Report,
+        report: RoundReport,
         timeout: float,
         release: Callable[[Mapping[int, int], bool], None],
     ) -> SecureRound | TwoServerRound:
@@ -361,7 +361,7 @@ class SecureGrid(Grid):
             moved = self.clip.after(result.clip_count, self._plan)
             self._keep(replace(self._progress, clip=moved))
 
-    def _failed(self, message: Message, report: Report) -> Message:
+    def _failed(self, message: Message, report: RoundReport) -> Message:
         _log.warning("round %d released nothing: %s", report.number, report.failure)
         return Message(Error(_ROUND_FAILED, report.failure), reply_to=message)
 
