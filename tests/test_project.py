@@ -1,5 +1,6 @@
 """The project's habits: one version, workflows that run the verbs, no dependency without a use."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -121,6 +122,24 @@ def test_every_dependency_is_imported_called_or_explained():
 
     assert [name for name in declared() if not is_used(name)] == []
     assert sorted(set(TOOLS) - set(declared())) == []
+
+
+def test_every_package_that_the_sources_import_is_declared():
+    found = {
+        (node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name)
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    names = {name.lower().replace("_", "-") for name in declared()}
+    homes = packages_distributions()
+    missing = [
+        top
+        for top in sorted({name.partition(".")[0] for name in found})
+        if top not in {*sys.stdlib_module_names, "skellam"}
+        and not names & {home.lower().replace("_", "-") for home in homes[top]}
+    ]
+    assert missing == []
 
 
 def test_no_data_path_leads_out_of_the_project_by_default():
