@@ -12,6 +12,7 @@ from experiments.runs import (
     COMPRESSED,
     EIGHT,
     GAUSSIAN,
+    GAUSSIAN_RDP,
     IMAGES,
     LANGUAGE,
     PAPER_SIZE,
@@ -22,6 +23,7 @@ from experiments.runs import (
     WAYS,
     Run,
     cells,
+    distributed,
     paper,
     read_runs,
     recorded,
@@ -68,14 +70,16 @@ def test_accuracy_rises_with_epsilon(task, way):
     assert found == sorted(set(found))
 
 
-def test_the_grid_pairs_every_method_with_five_seeds():
+def test_the_grid_pairs_every_method_with_five_seeds_and_those_of_the_claims_with_twenty():
     """What `experiments.record` trains: the methods, epsilons and seeds that are asked for."""
     grid = {task: [*cells(task)] for task in SETTINGS}
     for task in IMAGES:
         seeds = {(c.way, c.epsilon): 0 for c in grid[task]}
         for cell in grid[task]:
             seeds[cell.way, cell.epsilon] += 1
-        assert set(seeds.values()) == {5}
+        many = (GAUSSIAN, GAUSSIAN_RDP, EIGHT, TWELVE, paper(16, 4), distributed(4))
+        assert {key for key, count in seeds.items() if count == 20} == {(w, MIDDLE) for w in many}
+        assert {*seeds.values()} == {5, 20}
         assert {way for way, epsilon in seeds if epsilon == MIDDLE} == {*WAYS}
         assert {epsilon for way, epsilon in seeds if way == paper(16, 4)} == {2.0, 4.0, 8.0}
     for task in LANGUAGE:
