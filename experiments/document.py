@@ -1,7 +1,7 @@
 """Put what is recorded into the documentation: ``python -m experiments.document``.
 
 Draws every figure into ``docs/images``, and writes the tables between the marks of
-``docs/figures.md``; the tests compare them with the records.
+``docs/figures.md`` and ``docs/explain/one_epsilon.md``; the tests compare them with the records.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from experiments.__main__ import FIGURES
 from experiments.__main__ import main as draw_all
 from experiments.runs import SETTINGS, recorded
 
-from experiments import epsilons, paired
+from experiments import epsilons, one_epsilon_training, paired
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE = DOCS / "figures.md"
+PAGE, ONE_EPSILON = DOCS / "figures.md", DOCS / "explain" / "one_epsilon.md"
 NONE = "Nothing is recorded yet."
 
 
@@ -27,6 +27,12 @@ def tables() -> dict[str, str]:
     """Return the tables by the names of their marks."""
     runs = {name: paired.markdown(name) if recorded(name) else NONE for name in SETTINGS}
     return {**runs, "epsilons": epsilons.markdown(epsilons.highest(epsilons.rows()))}
+
+
+def tables_of_one_epsilon() -> dict[str, str]:
+    """Return the tables of training at one epsilon by the names of their marks."""
+    one = one_epsilon_training
+    return {name: one.markdown(name) if one.recorded(name) else NONE for name in one.SETTINGS}
 
 
 def written(page: str, name: str, table: str) -> str:
@@ -40,11 +46,12 @@ def written(page: str, name: str, table: str) -> str:
 
 
 def main(*, pictures: Annotated[bool, typer.Option(help="Draw the figures too.")] = True) -> None:
-    """Write the tables into the page, and the figures beside it."""
-    page = PAGE.read_text(encoding="utf-8")
-    for name, table in tables().items():
-        page = written(page, name, table)
-    PAGE.write_text(page, encoding="utf-8")
+    """Write the tables into the pages, and the figures beside them."""
+    for path, found in ((PAGE, tables()), (ONE_EPSILON, tables_of_one_epsilon())):
+        page = path.read_text(encoding="utf-8")
+        for name, table in found.items():
+            page = written(page, name, table)
+        path.write_text(page, encoding="utf-8")
     if not pictures:
         return
     with TemporaryDirectory() as folder:

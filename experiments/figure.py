@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,11 +18,17 @@ from skellam.errors import CertificateError
 Spec: TypeAlias = Mapping[str, Any]
 RECORDED = Path(__file__).parent / "recorded" / "figures"
 """Tables of figures whose points take long to compute."""
-HERE = "(here"
+HERE = "here"
 """Curves whose names have this are results of this library; they are drawn heavier."""
 
 _MARKERS = "osv^D*PX<>"
-_LINES = ("-", "--", "-.", ":")
+_LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
+_NAME = re.compile(r"((?:\([^)]*\)|[^,(])*)(?:, (.*))?")
+"""A method, and after a comma outside parentheses how it is set."""
+_FEW = 8
+"""So few values of x are marked on the axis as they are."""
+_LEGEND = 3.6
+"""Inches for a name in the legend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,33 +120,38 @@ def draw(figure: Figure, table: Path, folder: Path) -> Path:
     styles = _styles([*dict.fromkeys(point.curve for point in points)])
     columns = max(1, min(figure.columns, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
-    canvas = Canvas(figsize=(6.4 * columns, 4.6 * rows), layout="constrained")
+    beside = max(1, int(6.4 * columns / _LEGEND))
+    height = 4.6 * rows + 0.19 * math.ceil(len(styles) / beside)
+    canvas = Canvas(figsize=(6.4 * columns, height), layout="constrained")
     grid = canvas.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     for axes, panel in zip(grid, panels, strict=False):
         _draw_panel(axes, figure, panel, [p for p in points if p.panel == panel], styles)
     lines = {line.get_label(): line for axes in grid for line in axes.get_lines()}
-    canvas.legend(lines.values(), lines, loc="outside right upper", fontsize=8)
+    shown = {curve: lines[curve] for curve in styles}
+    canvas.legend(shown.values(), shown, loc="outside lower center", ncols=beside, fontsize=8)
     canvas.suptitle(figure.title)
     canvas.savefig(picture, dpi=80, metadata={"Title": figure.title, "Comment": json.dumps(spec)})
     return picture
 
 
 def _styles(curves: list[str]) -> dict[str, dict[str, Any]]:
-    """Return a style for every curve: colour and marker go together, and no two are the same."""
-    # Ten colours, then the same with other lines: 40 curves.
-    pairs = product(_LINES, range(10))
-    return {
-        curve: {
-            "color": f"C{colour}",
-            "marker": _MARKERS[colour],
-            "linestyle": line,
+    """Return a style for every curve: a method has a colour, a setting a marker and a line."""
+    parts = {c: found.groups() if (found := _NAME.fullmatch(c)) else (c, None) for c in curves}
+    methods = [*dict.fromkeys(method for method, _ in parts.values())]
+    settings = [*dict.fromkeys(setting for _, setting in parts.values())]
+    styles = {}
+    for curve, (method, setting) in parts.items():
+        hue, kind = methods.index(method), settings.index(setting)
+        styles[curve] = {
+            "color": f"C{hue % 10}",
+            "marker": _MARKERS[(hue + kind) % len(_MARKERS)],
+            "linestyle": _LINES[(hue // 10 + kind) % len(_LINES)],
             "linewidth": 2.6 if HERE in curve else 1.2,
-            "markersize": 5 if HERE in curve else 3.5,
+            "markersize": 6 if HERE in curve else 4.5,
         }
-        for curve, (line, colour) in zip(curves, pairs, strict=False)
-    }
+    return styles
 
 
 def _draw_panel(
@@ -150,16 +161,36 @@ def _draw_panel(
     points: list[Point],
     styles: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    for curve in dict.fromkeys(p.curve for p in points):
-        drawn = [p for p in points if p.curve == curve and math.isfinite(p.y)]
+    by_curve = {
+        curve: [p for p in points if p.curve == curve and math.isfinite(p.y)]
+        for curve in dict.fromkeys(p.curve for p in points)
+    }
+    apart = _set_apart(by_curve)
+    for curve, drawn in by_curve.items():
         x, y, half = (np.array([getattr(p, name) for p in drawn]) for name in ("x", "y", "half"))
+        x = x + apart.get(curve, 0.0)
         axes.plot(x, y, label=curve, **styles[curve])
         if len(drawn) == 1:
-            axes.errorbar(x, y, yerr=np.nan_to_num(half), color=styles[curve]["color"], capsize=4)
-        axes.fill_between(x, y - half, y + half, color=styles[curve]["color"], alpha=0.2)
+            axes.errorbar(x, y, yerr=np.nan_to_num(half), color=styles[curve]["color"], capsize=3)
+        axes.fill_between(x, y - half, y + half, color=styles[curve]["color"], alpha=0.15)
+    if len(ticks := sorted({p.x for p in points})) < _FEW:
+        axes.set_xticks(ticks)
     axes.set(xlabel=figure.x, ylabel=figure.y, title=panel)
     for axis in figure.logarithmic:
         axes.set(**{f"{axis}scale": "log"})
     if panel in figure.highest:
         axes.set_ylim(0.0, figure.highest[panel])
     axes.grid(visible=True, which="both", alpha=0.25)
+
+
+def _set_apart(by_curve: Mapping[str, list[Point]]) -> dict[str, float]:
+    """Return how far curves of a single point are moved aside, so that none hides another."""
+    every = [p.x for drawn in by_curve.values() for p in drawn]
+    step = 0.025 * ((max(every) - min(every)) or 1.0) if every else 0.0
+    moved: dict[str, float] = {}
+    for x in {*every}:
+        single = [c for c, drawn in by_curve.items() if [p.x for p in drawn] == [x]]
+        for number, curve in enumerate(single):
+            # On both sides in turn, and clear of the curves that have a point here.
+            moved[curve] = step * (number // 2 + 1) * (-1) ** number
+    return moved

@@ -1,11 +1,12 @@
 """The paper's last figures, private training, drawn from the runs that `experiments.record` keeps.
 
-Every point is a mean over the seeds of its cell, with Student's 95 % interval where there are two
+Every point is a mean over the seeds of its cell, with Student's 95 % interval where there are three
 or more; the spec of each figure names the command that trains.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
@@ -73,7 +74,8 @@ def _of(runs: Iterable[Run], way: str, epsilon: float) -> list[Run]:
 
 def _point(panel: str, curve: str, x: float, accuracies: list[float]) -> Point:
     percent = [100 * accuracy for accuracy in accuracies]
-    return Point(panel, curve, x, sum(percent) / len(percent), half_width(percent))
+    half = half_width(percent) if len(percent) > 2 else math.nan  # of two it says nothing
+    return Point(panel, curve, x, sum(percent) / len(percent), half)
 
 
 def _figure(name: str, title: str, x: str, spec: Spec, points: Points) -> Figure:

@@ -1,4 +1,4 @@
-"""Small networks for the stand-ins, whose clients can be trained together (``Task.vmap``)."""
+"""Small networks for the stand-ins."""
 
 from __future__ import annotations
 
@@ -37,6 +37,35 @@ def language(tokens: int, *, embedding: int, context: int, hidden: int) -> nn.Mo
     )
 
 
+class Bigrams(nn.Module):
+    """The prediction of the next word by its bias, and by a table of pairs of ``common`` words.
+
+    Tokens are as in `skellam.tasks`: padding, words from the commonest on, unknown, begin, end. A
+    small vocabulary will not do: where a sixth of all words is unknown that is the best guess, and
+    it counts as wrong.
+    """
+
+    def __init__(self, tokens: int, *, common: int) -> None:
+        super().__init__()
+        self.pairs = nn.Embedding(common + 1, common)
+        self.bias = nn.Parameter(torch.zeros(tokens))
+
+    def forward(self, sequences: Tensor) -> Tensor:
+        """Return (batch, length, tokens) of (batch, length)."""
+        rows = len(self.pairs.weight)
+        logits = self.pairs(torch.where(sequences < rows, sequences, 0))
+        return self.bias + functional.pad(logits, (1, len(self.bias) - rows))
+
+    def begin(self) -> None:
+        """Begin with Zipf's law, which needs the order of the vocabulary alone, and no pairs."""
+        nn.init.zeros_(self.pairs.weight)
+        zipf = -torch.log(torch.arange(len(self.bias)) + 2.0)
+        zipf[[-3, -1]] = -2.0  # unknown and the end of a sentence: as common as the first words
+        zipf[[0, -2]] = -10.0  # padding and begin are never targets
+        with torch.no_grad():
+            self.bias.copy_(zipf)
+
+
 class Context(nn.Module):
     """Puts beside each element of a sequence the ``width - 1`` before it, zeros at its start."""
 
@@ -60,3 +89,5 @@ def weights(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight)
+    if isinstance(model, Bigrams):
+        model.begin()

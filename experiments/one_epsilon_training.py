@@ -27,6 +27,7 @@ import typer
 from scipy import stats
 
 import skellam as sk
+from experiments import runs
 from skellam import federated as fl
 from skellam import tasks
 from skellam.plan import CalibratedPlan, Plan
@@ -65,7 +66,7 @@ class Setting:
 SETTINGS = {
     "digits": Setting(population=2000, cohort=154, rounds=50, clip=0.3, server=1.5),
     "mnist_writers": Setting(population=3400, cohort=100, rounds=60, clip=0.3, server=1.0),
-    "unipen": Setting(population=3400, cohort=100, rounds=100, clip=0.3, server=0.5),
+    "unipen": Setting(population=3400, cohort=100, rounds=68, clip=0.3, server=1.0),
 }
 
 
@@ -102,7 +103,10 @@ def recorded(task: str, folder: Path = RECORDED) -> list[Run]:
 def populated(name: str, setting: Setting) -> fl.Task:
     """Return the task with as many clients as are accounted for."""
     data = None if name == "digits" else Path(os.environ.get("SKELLAM_DATA", "data"))
-    task = tasks.preset(name).task(data)
+    if name == "unipen":
+        task = runs.task_of(name, runs.SETTINGS[name], data)  # a small network, for short runs
+    else:
+        task = tasks.preset(name).task(data)
     known = dict(task.clients)
     if len(known) == setting.population:
         return task

@@ -90,15 +90,19 @@ class Setting:
 
 PAPER_SIZE = "unipen_paper_size"
 """`unipen` with the paper's network of 1,018,174 parameters and its clip and rates."""
-WORDS = 1000
-"""The vocabulary of `stackexchange`."""
+WORDS = 10_000
+"""The vocabulary of `stackexchange`, as large as that of the paper's Stack Overflow."""
+PAIRS = 200
+"""So many of the commonest words the model of `stackexchange` knows pairs of."""
+MORE = 20
+"""Paired seeds at the middle epsilon of the ways that the claims are about; others have five."""
 _IMAGES: dict[str, Any] = {"clip": 0.3, "epsilons": (2.0, 4.0, 8.0), "tested": 2000}
 _TEXTS: dict[str, Any] = {"clip": 0.3, "epsilons": (4.0, 8.0), "rounds": 40, "tested": 600}
 SETTINGS = {
     "mnist_writers": Setting(**_IMAGES, rate=0.3, rounds=40, examples=10, batch=5, server=1.5),
     "unipen": Setting(**_IMAGES, rate=0.3, rounds=50, examples=20, batch=10),
-    "shakespeare_roles": Setting(**_TEXTS, rate=1.0, examples=4, batch=4),
-    "stackexchange": Setting(**_TEXTS, rate=1.0, examples=8, batch=8),
+    "shakespeare_roles": Setting(**_TEXTS, rate=1.0, examples=4, batch=4, server=2.0),
+    "stackexchange": Setting(**_TEXTS, rate=3.0, examples=2, batch=2, server=8.0),
     PAPER_SIZE: Setting(
         clip=0.05, rate=0.32, epsilons=(8.0,), rounds=40, examples=10, batch=10, tested=1000
     ),
@@ -138,10 +142,11 @@ def _with_network(name: str, data: Path) -> fl.Task:
         "mnist_writers": lambda: networks.images(10),
         "unipen": lambda: networks.images(62),
         "shakespeare_roles": lambda: networks.language(90, embedding=8, context=4, hidden=64),
-        "stackexchange": lambda: networks.language(WORDS + 4, embedding=16, context=2, hidden=32),
+        "stackexchange": lambda: networks.Bigrams(WORDS + 4, common=PAIRS),
         PAPER_SIZE: tasks.models.paper_cnn,
     }
-    return replace(task, model=models[name]())
+    # One by one the clients' logits of 10,004 tokens stay in the cache: four times as fast.
+    return replace(task, model=models[name](), vmap=name != "stackexchange")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +282,8 @@ def cells(task: str) -> Iterable[Cell]:
     if task in IMAGES:
         low, middle, high = SETTINGS[task].epsilons
         rest = [paper(b, k) for k in MULTIPLES for b in BITS if (b, k) != (16, 4)]
-        yield from _cells(task, (*base, *others, COMPRESSED, CENTRAL, *rest), (middle,), 5)
+        yield from _cells(task, (*base, *others), (middle,), MORE)
+        yield from _cells(task, (COMPRESSED, CENTRAL, *rest), (middle,), 5)
         yield from _cells(task, base, (low, high), 5)
         yield from _cells(task, (NOTHING, distributed(3)), (middle,), 5)
     elif task in LANGUAGE:

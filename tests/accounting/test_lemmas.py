@@ -64,6 +64,28 @@ def test_differences_of_the_deltas_are_bounded(variance):
 
 
 @pytest.mark.parametrize("variance", VARIANCES)
+def test_the_deltas_themselves_are_bounded(variance):
+    x, half = mpmath.mpf(variance), mpmath.mpf(1) / 2
+    for v in (1, 2, 5, 20, 100):
+        plain = (v - half) / x
+        upper = min(plain * (1 + half / x) + half / x**2, plain + half / x)
+        assert plain <= _delta(0, v, x) <= _delta(2, v, x) <= upper
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_ratios_of_bessel_functions_whose_orders_differ_by_more_than_one(variance):
+    """Sums of the bounds for neighbours, and the closed form that the paper bounds them with."""
+    logs, x = _logs(variance), mpmath.mpf(variance)
+    with mpmath.workdps(30):
+        for v, steps in itertools.product((0, 1, 4, 30), (1, 2, 7, 40)):
+            orders = range(v + 1, v + steps + 1)
+            lower, upper = (sum(mpmath.asinh(_delta(a, j, x)) for j in orders) for a in (0, 2))
+            main = (steps**2 + 2 * v * steps) / (2 * x)
+            closed = min(main * (1 + 1 / (2 * x)) + steps / (2 * x**2), main + steps / (2 * x))
+            assert lower <= logs[v] - logs[v + steps] <= upper <= closed
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
 @pytest.mark.parametrize("order", [2, 3, 5, 8, 16])
 @pytest.mark.parametrize("shift", [1, 2, 5, -1, -4])
 def test_the_phi_bound_holds_for_every_integer_x(variance, order, shift):

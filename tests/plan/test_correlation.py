@@ -106,12 +106,13 @@ def test_momentum_is_searched_for():
 def test_integers_come_close_to_the_optimised_bands_of_jax_privacy(golden):
     """Deviations, each user in one round: within 1 % of its bands of reals with equal diagonals.
 
-    With c_0 up to 8, within 2.2 %. Its matrices without equal diagonals, which are no band, are up
-    to 3 % better in runs of 100 rounds and less.
+    Within 2 % with c_0 up to 8, which plans keep to; a band of 100 needs up to 10 for that (2.2 %
+    with 8). Its matrices without equal diagonals, which are no band, are up to 3 % better in runs
+    of 100 rounds and less.
     """
     rounds, length = golden["rounds"], golden["bands"]
     run = CorrelatedRun(rounds=rounds, participations=1, separation=length, noises=1)
-    for max_coefficient, part in [(16, 1.01), (8, 1.022)]:
+    for max_coefficient, part in [(16, 1.01), (8 if length <= 50 else 10, 1.02)]:
         band = best_band(run, max_coefficient=max_coefficient).band
         error = sum(c * c for c in band) * bands.model_variances(band, rounds=rounds).mean()
         assert 0.9999 < math.sqrt(error / golden["toeplitz"]) < part
