@@ -41,6 +41,16 @@ def test_the_noise_is_the_same_whoever_drops_out(dropouts):
     assert answer.variance == query.plan.total_variance == query.plan.variance
 
 
+def test_a_cyclic_query_is_asked_of_the_same_users_in_every_round():
+    """Dealt anew without one of them, users of the first group are in the second one as well."""
+    query = analytics.count(
+        clients=10, population=20, rounds=2, sampling="cyclic", epsilon=1, delta=1e-6
+    )
+    assert query.plan.participations == 1
+    with pytest.raises(ShapeError, match="the same 20 in every round"):
+        analytics.run(query, [["row"]] * 19, entropy=sk.SystemEntropy(), round_=1)
+
+
 def test_a_cyclic_query_asks_one_group_after_the_other():
     users = [[1]] * 60
     query = analytics.count(

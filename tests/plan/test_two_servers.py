@@ -120,6 +120,14 @@ def test_audiences_belong_to_their_number_of_servers():
         one.privacy(audience=Audience.HELPER)
 
 
+def test_a_helper_that_draws_all_the_noise_sees_no_mechanism():
+    plan = calibrated(noise_by="helper")
+    assert plan.privacy(audience="helper").epsilon == math.inf
+    assert plan.releases(audience="leader")[1] >= 1
+    with pytest.raises(DomainError, match="helper draws all the noise"):
+        plan.releases(audience="helper")
+
+
 @pytest.mark.parametrize("noise_by", ["both", "helper"])
 def test_a_plan_goes_through_json_with_its_servers(noise_by):
     plan = calibrated(noise_by=noise_by)

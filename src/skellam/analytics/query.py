@@ -381,7 +381,8 @@ def run(
 
     ``aggregate`` is `skellam.engines.local.unmasked` or ``secure``,
     `skellam.engines.two_servers.two_servers`, or what training takes, such as ``fl.secure()``;
-    ``dropouts`` do not send. A cyclic query asks the group of round ``round_`` alone. The release
+    ``dropouts`` do not send. A cyclic query asks the group of round ``round_`` alone, of users who
+    are the same, in the same order, in every round. The release
     is spent from ``ledger`` under ``key`` when all messages are in and before they are summed, so
     that `BudgetError` means that nothing was released, and bad rows cost nothing. (A device in the
     field sends zeros with its noise for bad rows.) ``watch`` is given what each user adds: how many
@@ -391,6 +392,12 @@ def run(
         raise ShapeError("users must hold at least one user")
     plan = query.plan
     _checks.integer("users", len(users), 1, plan.population_size, hint="plan for more clients")
+    if plan.sampling is Sampling.CYCLIC and len(users) != plan.population_size:
+        raise ShapeError(
+            f"users must be the same {plan.population_size} in every round of a cyclic query, got "
+            f"{len(users)}: of others other groups are dealt, in which a user answers more often "
+            "than planned; name those who are away in dropouts"
+        )
     members = sampling.sample(
         plan, range(len(users)), round_=round_, group_seed=query.digest, entropy=entropy
     )

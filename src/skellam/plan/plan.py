@@ -307,10 +307,16 @@ class CalibratedPlan(Plan):
         rounds: int | None = None,
         participations: int | None = None,
     ) -> tuple[Mechanism, int]:
-        """Return what ``audience`` sees of one client: a mechanism, and how often."""
+        """Return what ``audience`` sees of one client: a mechanism, and how often.
+
+        Raises where the audience knows all the noise, as a helper does that alone draws it.
+        """
+        against = self.target_audience if audience is None else Audience(audience)
+        if self.variance and not guarantees.unknown_variance(self, against):
+            raise DomainError(f"the {against} draws all the noise: against it nothing is private")
         return guarantees.releases(
             self,
-            audience=self.target_audience if audience is None else Audience(audience),
+            audience=against,
             rounds=self.rounds if rounds is None else rounds,
             participations=participations,
         )

@@ -254,6 +254,14 @@ def test_a_gdp_filter_takes_no_sampled_mechanism_and_an_rdp_filter_does(path, tm
             ledger.guarantee(audience=Audience.SERVER)
 
 
+def test_a_ledger_says_nothing_against_a_helper_who_may_have_drawn_the_noise(path):
+    with create(path) as ledger:
+        ledger.spend(Gaussian(sigma=10.0, l2=1.0))
+        assert ledger.guarantee(audience=Audience.LEADER).epsilon > 0
+        with pytest.raises(LedgerError, match="ask the plan"):
+            ledger.guarantee(audience=Audience.HELPER)
+
+
 def test_the_samplers_distance_has_a_capacity_of_its_own(path):
     with create(path, filter=GdpFilter()) as ledger, pytest.raises(BudgetError):
         ledger.spend(Gaussian(sigma=1e3, l2=1.0, sampler_distance=1e-7))

@@ -148,6 +148,11 @@ class Account:
         it is not given.
         """
         self._require_secret_noise()
+        if Audience(audience) is Audience.HELPER:
+            raise LedgerError(
+                "a ledger has what releases cost against the leader, and does not say whether the "
+                "helper drew all their noise; ask the plan: plan.privacy(audience='helper')"
+            )
         if Audience(audience) is Audience.PUBLIC:
             epsilon = self.epsilon()
             seen = (HIDDEN,) if any(rate_of(mechanism) < 1 for mechanism in self.rounds) else ()

@@ -9,8 +9,9 @@ none.
 A client with l participations has lost what the first l levels cost, so what is spent over all runs
 bounds the loss of every client. With sensitivity ``R ||c||`` a participation and at most
 ``q = ceil(w / separation)`` that overlap in the band, a level costs as much as Gaussian noise of
-deviation ``sqrt(V)`` on a vector of norm ``R ||c|| sqrt(q)``: l of them make up the
-``R ||c|| sqrt(q l)`` of `RunConstants.sensitivity`.
+deviation ``1 / eta(V)`` (Result A; about ``sqrt(V)``) on a vector of norm ``R ||c|| sqrt(q)``: l of
+them make up the ``R ||c|| sqrt(q l)`` of `RunConstants.sensitivity`. What a plan sets aside as rare
+(ends of certificates, the sampler) is not in the constants: clients, who have the plan, charge it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from skellam import accounting
+from skellam.accounting.gdp import eta_skellam
 from skellam.accounting.ledger import Account, Ledger
 from skellam.engines import durable
 from skellam.engines.helper.config import HelperConfig
@@ -246,7 +248,7 @@ def level_price(constants: RunConstants) -> accounting.Gaussian:
         raise BudgetError("limit total_epsilon: the run has no noise; no budget allows it")
     overlap = -(-len(constants.band) // constants.separation)
     norm = constants.norm_bound * math.hypot(*constants.band) * math.sqrt(overlap)
-    return accounting.Gaussian(sigma=math.sqrt(constants.variance), l2=max(norm, 1e-300))
+    return accounting.Gaussian(sigma=1 / eta_skellam(constants.variance), l2=max(norm, 1e-300))
 
 
 def level_key(constants: RunConstants, level: int) -> bytes:
