@@ -1,6 +1,6 @@
 """Fault injection: kills, errors of the system and damaged bytes, in real files.
 
-``python -m benchmarks reliability`` prints the table of ``docs/reliability.md`` and exits with an
+``python -m benchmarks reliability`` prints the tables of ``docs/reliability.md`` and exits with an
 error if one case fails. A child process works on a ledger, trains, asks queries, answers as a
 Flower node, or runs a leader and a helper, while the functions of ``os`` that touch files count
 their calls; at the call under test it kills itself, or the call raises. Then the files are read by
@@ -10,17 +10,17 @@ the parent, and what was killed is started again.
 from __future__ import annotations
 
 import errno
+import itertools
+import logging
 import os
-import random
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 from benchmarks.faults import Tally, counted, killed
 
 from skellam.accounting import Gaussian
@@ -110,35 +110,6 @@ def _failing_spend(path: Path, ledger: Ledger, code: int, at: int) -> tuple[bool
     return raised, judged(path, 0, acknowledged)
 
 
-def damaged_bytes(path: Path, read: Callable[[], object], *, flips: int, seed: int) -> Tally:
-    """Flip a bit, cut, drop a byte or zero the end of ``path``; it must read as before or fail."""
-    tally, whole, state = Tally(), path.read_bytes(), read()
-    draw = random.Random(seed)
-    bits = [*range(8 * len(whole))]
-    chosen = bits if len(bits) <= flips else draw.sample(bits, flips)
-    cases = [(f"bit {bit}", _flipped(whole, bit)) for bit in chosen]
-    cuts = range(len(whole)) if len(whole) <= flips else draw.sample(range(len(whole)), flips // 4)
-    cases += [(f"cut at {end}", whole[:end]) for end in cuts]
-    cases += [(f"without byte {at}", whole[:at] + whole[at + 1 :]) for at in cuts]
-    cases += [(f"zeros from {at}", whole[:at] + bytes(len(whole) - at)) for at in cuts]
-    for case, octets in cases:
-        path.write_bytes(octets)
-        try:
-            outcome = "same" if read() == state else "another state was read"
-        except SkellamError:
-            outcome = "refused"
-        except Exception as error:  # noqa: BLE001
-            outcome = f"not an error of ours: {error!r}"
-        tally.count(f"{path.name}, {case}", outcome)
-    path.write_bytes(whole)
-    return tally
-
-
-def _flipped(octets: bytes, bit: int) -> bytes:
-    at, mask = bit // 8, 1 << bit % 8
-    return octets[:at] + bytes([octets[at] ^ mask]) + octets[at + 1 :]
-
-
 def old_copies(folder: Path) -> Tally:
     """Put an older copy of both files, or of one, under a held ledger at every spend."""
     tally = Tally()
@@ -185,58 +156,29 @@ def exhausted(folder: Path) -> Tally:
     return tally
 
 
-def _ledger_file(folder: Path, flips: int) -> dict[str, Tally]:
-    path = folder / "bytes"
-    with Ledger.create(path, **BUDGET) as ledger:
-        for number in range(3):
-            ledger.spend(NOISE, key=b"%d" % number)
-
-    def read() -> object:
-        return Ledger.verify(path)
-
-    tail = path.with_name("bytes.tail")
-    return {
-        "damaged bytes, ledger": damaged_bytes(path, read, flips=flips, seed=1),
-        "damaged bytes, tail": damaged_bytes(tail, read, flips=flips, seed=2),
-    }
-
-
-def _checkpoint_file(folder: Path, flips: int) -> dict[str, Tally]:
-    from skellam.accounting.ledger import Head
-    from skellam.federated.aggregation import adam
-    from skellam.federated.history import Checkpoint
-    from skellam.plan import AdaptiveClip
-
-    path = folder / "checkpoint.npz"
-    state = adam(learning_rate=0.1).init(np.arange(50, dtype=np.float32))
-    clip = AdaptiveClip(clip=0.1, target=0.5, learning_rate=0.3)
-    Checkpoint(7, state, bytes(32), "fingerprint", Head(9, "ab" * 32), clip).save(path)
-
-    def read() -> object:
-        found = Checkpoint.load(path)
-        arrays = (found.state.model, *found.state.moments)
-        octets = tuple(array.tobytes() for array in arrays)
-        return found.round, found.run, found.fingerprint, found.head, found.clip, octets
-
-    return {"damaged bytes, checkpoint": damaged_bytes(path, read, flips=flips, seed=3)}
-
-
-def measure(folder: Path, *, flips: int, every: int = 1) -> dict[str, Tally]:
-    """Return every kind of fault and what became of its cases."""
+def kills_and_errors(folder: Path, *, every: int = 1) -> Iterator[tuple[str, Tally]]:
+    """Yield every kind of fault and what became of its cases."""
     from benchmarks.killed_runs import RUNS, kill_everywhere
 
-    found = {
-        f"kills, {'a ledger with a spend' if existing else 'a new ledger'}"
-        f"{', short writes' if torn else ''}": kills(folder, existing=existing, torn=torn)
-        for existing in (False, True)
-        for torn in (False, True)
-    }
-    found |= {f"kills, {name}": kill_everywhere(folder, name, every=every) for name in RUNS}
-    found["kills until the budget is spent"] = exhausted(folder)
-    found["errors of the system"] = system_errors(folder)
-    found["older copies put under a held ledger"] = old_copies(folder)
-    found |= _ledger_file(folder, flips)
-    return found | _checkpoint_file(folder, flips)
+    for existing, torn in itertools.product((False, True), repeat=2):
+        name = "a ledger with a spend" if existing else "a new ledger"
+        tally = kills(folder, existing=existing, torn=torn)
+        yield f"kills, {name}{', short writes' if torn else ''}", tally
+    for name in RUNS:
+        yield f"kills, {name}", kill_everywhere(folder, name, every=every)
+    yield "kills until the budget is spent", exhausted(folder)
+    yield "errors of the system", system_errors(folder)
+    yield "older copies put under a held ledger", old_copies(folder)
+
+
+def damages(folder: Path, *, flips: int) -> Iterator[tuple[str, Tally]]:
+    """Yield every file that the library reads and what became of its damages."""
+    from benchmarks.damaged_files import KINDS, damaged_bytes
+
+    for kind, write in KINDS.items():
+        (folder / kind).mkdir()
+        for file in write(folder / kind):
+            yield file.name, damaged_bytes(file, flips=flips, seed=1)
 
 
 def main() -> None:
@@ -244,20 +186,35 @@ def main() -> None:
 
 
 def sample() -> None:
-    """Damage a twentieth of the bytes, and kill at every twentieth call of a run."""
-    show(flips=1000, every=20)
+    """Flip fewer bits, and kill at every twentieth call of a run."""
+    show(flips=200, every=20)
 
 
 def show(*, flips: int, every: int) -> None:
-    """Print the table, and exit with an error if a case failed."""
-    with TemporaryDirectory() as folder:
-        found = measure(Path(folder), flips=flips, every=every)
-    print(
-        "| fault | cases | as acknowledged | one spend more | refused by an error of ours | lost |"
-    )
-    print("|---|---|---|---|---|---|")
-    for name, tally in found.items():
-        numbers = (tally.cases, tally.same, tally.extra, tally.refused, len(tally.failed))
-        print(f"| {name} | {' | '.join(f'{number:,}' for number in numbers)} |")
-    if failed := [case for tally in found.values() for case in tally.failed]:
+    """Print both tables, and exit with an error if a case failed."""
+    logging.getLogger("skellam").setLevel(logging.ERROR)
+    with TemporaryDirectory() as one, TemporaryDirectory() as other:
+        failed = _table(
+            "| fault | cases | as acknowledged | one spend more | refused by an error of ours "
+            "| lost |",
+            ("cases", "same", "extra", "refused"),
+            kills_and_errors(Path(one), every=every),
+        )
+        failed += _table(
+            "| damaged file | cases | read as before | refused by an error of ours "
+            "| another valid content | failed |",
+            ("cases", "same", "refused", "other"),
+            damages(Path(other), flips=flips),
+        )
+    if failed:
         sys.exit("\n".join(failed[:50]))
+
+
+def _table(header: str, columns: tuple[str, ...], found: Iterator[tuple[str, Tally]]) -> list[str]:
+    print(f"\n{header}\n|---|{'---:|' * (len(columns) + 1)}")
+    failed: list[str] = []
+    for name, tally in found:
+        numbers = (*(getattr(tally, column) for column in columns), len(tally.failed))
+        print(f"| {name} | {' | '.join(f'{number:,}' for number in numbers)} |", flush=True)
+        failed += tally.failed
+    return failed

@@ -28,17 +28,15 @@ class Tally:
     """One spend more than was acknowledged."""
     refused: int = 0
     """An error of ours."""
+    other: int = 0
+    """Another valid content, of a file without a digest."""
     failed: list[str] = field(default_factory=list)
 
     def count(self, case: str, outcome: str) -> None:
-        """Add one case: ``same``, ``extra``, ``refused``, or what went wrong."""
+        """Add one case: ``same``, ``extra``, ``refused``, ``other``, or what went wrong."""
         self.cases += 1
-        if outcome == "same":
-            self.same += 1
-        elif outcome == "extra":
-            self.extra += 1
-        elif outcome == "refused":
-            self.refused += 1
+        if outcome in ("same", "extra", "refused", "other"):
+            setattr(self, outcome, getattr(self, outcome) + 1)
         else:
             self.failed.append(f"{case}: {outcome}")
 

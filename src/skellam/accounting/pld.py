@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from functools import cached_property, lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,7 @@ _TOLERANCE = 5e-5
 """The part of epsilon that equidistant losses may cost, where the largest FFT allows it."""
 
 
+_Parts: TypeAlias = tuple[tuple[LossLaw, int], ...]
 Grids: TypeAlias = Sequence[tuple[NDArray[np.int64], Masses, int]]
 """For each release: multiples of an interval, their masses, and how often it is repeated."""
 
@@ -69,7 +70,7 @@ Grids: TypeAlias = Sequence[tuple[NDArray[np.int64], Masses, int]]
 class Composition:
     """Releases (law, number of times) whose losses add up: one direction of them."""
 
-    parts: tuple[tuple[LossLaw, int], ...]
+    parts: _Parts
 
     def __add__(self, other: Composition) -> Composition:
         return Composition(self.parts + other.parts)
@@ -96,12 +97,12 @@ class Composition:
         if bound <= 0:
             return 0.0
         composed = _transformed(self.parts, theta, bound)
-        epsilon = min(bound, epsilon_at(*composed.profile(), left))
+        epsilon = min(bound, epsilon_at(*composed.profile, left))
         refine = composed.cost > _TOLERANCE * epsilon and len(composed.masses) < _MAX_SIZE
         if epsilon and (refine or epsilon < 0.9 * bound):
             # The first tilt was chosen by a bound; the second one by what it led to.
             theta, _ = self._tilt(lambda t: self._log_delta(t) - t * epsilon)
-            again = _transformed(self.parts, theta, epsilon).profile()
+            again = _transformed(self.parts, theta, epsilon).profile
             epsilon = min(epsilon, epsilon_at(*again, left))
         return epsilon
 
@@ -112,7 +113,7 @@ class Composition:
         if epsilon == math.inf or self.infinite == 1:
             return self.infinite
         theta, log_bound = self._tilt(lambda t: self._log_delta(t) - t * epsilon)
-        losses, profile = _transformed(self.parts, theta, max(abs(epsilon), 1e-9)).profile()
+        losses, profile = _transformed(self.parts, theta, max(abs(epsilon), 1e-9)).profile
         bound = min(_interpolated(losses, profile, epsilon), math.exp(min(0.0, log_bound)))
         return min(1.0, bound + self.infinite)
 
@@ -168,7 +169,8 @@ class Composition:
         return best
 
 
-class _Transformed(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Transformed:
     """Tilted masses of the losses (first + i) * interval.
 
     The true ones are ``masses`` * exp(log_mass - theta * loss), but for a common factor of at most
@@ -186,8 +188,9 @@ class _Transformed(NamedTuple):
     log_beyond: float
     cost: float
 
+    @cached_property
     def profile(self) -> tuple[Masses, Masses]:
-        """Return the losses, and upper bounds on the finite part of delta at each."""
+        """The losses, and upper bounds on the finite part of delta at each."""
         from scipy.signal import lfilter
 
         h, theta = self.interval, self.theta
@@ -208,11 +211,7 @@ class _Transformed(NamedTuple):
 
 
 def _transformed(
-    parts: Sequence[tuple[LossLaw, int]],
-    theta: float,
-    scale: float,
-    *,
-    interval: float | None = None,
+    parts: _Parts, theta: float, scale: float, *, interval: float | None = None
 ) -> _Transformed:
     """Compose ``parts``, tilted by ``theta``; ``scale`` is about the epsilon that is looked for."""
     low, high, spread = _window(parts, theta)
@@ -233,6 +232,19 @@ def _transformed(
             break
     # Losses below the window count as losses above; it may miss none above but ``log_beyond``.
     first = max(math.floor(low / h) - 1, math.ceil(high / h) + 2 - used)
+    return _composed(parts, theta, h=h, size=size, first=first, spread=spread, cost=cost)
+
+
+@lru_cache(maxsize=4)
+def _composed(
+    parts: _Parts, theta: float, *, h: float, size: int, first: int, spread: float, cost: float
+) -> _Transformed:
+    """Compose ``parts`` on multiples of ``h`` from ``first`` on.
+
+    The latest are remembered: an epsilon is asked for again at a delta that is a little smaller.
+    """
+    grids = [(*snapped(law, h), n) for law, n in parts]
+    releases = sum(n for _, n in parts)
     masses, log_mass, error = _powered(grids, theta, h, size)
     relative = _RELATIVE * releases + 4 * size * _UNIT
     log_beyond = _log_beyond(grids, theta + _chernoff_steps(parts, spread), h, first + size)

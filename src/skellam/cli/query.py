@@ -345,14 +345,14 @@ def _csv(path: Path, names: tuple[str, ...]) -> list[Iterable[Any]]:
 
 def _parquet(path: Path, names: tuple[str, ...]) -> list[Iterable[Any]]:
     try:
-        from pyarrow import ArrowInvalid, parquet
+        from pyarrow import ArrowException, parquet
     except ImportError as error:
         raise MissingExtraError("Parquet needs pyarrow: pip install 'skellam[data]'") from error
     try:
         _require(path, parquet.read_schema(path).names, names)
         table = parquet.read_table(path, columns=[*dict.fromkeys(names)])
         return [table.column(name).to_pylist() for name in names]
-    except (OSError, KeyError, ArrowInvalid) as error:
+    except (OSError, KeyError, UnicodeDecodeError, ArrowException) as error:
         raise DataError(f"cannot read {path}: {error}") from error
 
 

@@ -1,11 +1,17 @@
-"""Files that are whole or not there, and that outlive a kill."""
+"""Files that are whole or not there, that outlive a kill, and that show damage.
+
+A digest shows damage, not malice: whoever can write a file can write another one.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from skellam.accounting.ledger import file
 from skellam.errors import DataError
@@ -13,6 +19,7 @@ from skellam.errors import DataError
 SECRET = 0o600
 """Mode of files that the operator keeps for itself."""
 PUBLIC = 0o644
+_DIGEST = "sha256"
 
 
 def replace(path: Path, octets: bytes, *, mode: int) -> None:
@@ -29,6 +36,43 @@ def append(path: Path, line: str, *, mode: int) -> None:
             opened.write(line + "\n")
             opened.flush()
             os.fsync(opened.fileno())
+
+
+def seal(octets: bytes, name: bytes) -> bytes:
+    """Return ``octets`` with a last line: the format's ``name`` and their SHA-256 digest."""
+    return octets + _digest_line(octets, name)
+
+
+def unseal(sealed: bytes, name: bytes) -> bytes | None:
+    """Return what `seal` was given, or None if a byte of it changed."""
+    octets = sealed[: -len(_digest_line(b"", name))]
+    return octets if sealed == seal(octets, name) else None
+
+
+def _digest_line(octets: bytes, name: bytes) -> bytes:
+    start = b"\n" + name + b" "
+    return start + hashlib.sha256(start + octets).hexdigest().encode() + b"\n"
+
+
+def seal_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of JSON with its own digest."""
+    return {**record, _DIGEST: _record_digest(record)}
+
+
+def unseal_record(sealed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `seal_record` was given, or raise `DataError`.
+
+    A record without a digest is one of an earlier version; a changed byte removes none, since the
+    changed name is one that no record has.
+    """
+    record = dict(sealed)
+    if record.pop(_DIGEST, None) not in (None, _record_digest(record)):
+        raise DataError("the file was changed: its digest does not match; restore it from a copy")
+    return record
+
+
+def _record_digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

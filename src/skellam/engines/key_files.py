@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from skellam.engines import durable
 from skellam.errors import DataError
 from skellam.protocol.identity import Identity, Roster
 
@@ -91,7 +92,7 @@ def read_config(path: Path, kind: type[_Limits]) -> tuple[_Limits, dict[str, Any
 
 
 def _text(kind: str, record: dict[str, Any]) -> str:
-    return json.dumps({kind: _VERSION, **record}, indent=1) + "\n"
+    return json.dumps(durable.seal_record({kind: _VERSION, **record}), indent=1) + "\n"
 
 
 def _read(path: Path, kind: str) -> dict[str, Any]:
@@ -100,9 +101,12 @@ def _read(path: Path, kind: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         # The file may hold a secret key: its text stays out of the message.
         raise DataError(f"{path} cannot be read as {kind}") from error
-    if not isinstance(record, dict) or record.pop(kind, None) != _VERSION:
+    if not isinstance(record, dict) or record.get(kind) != _VERSION:
         raise DataError(f"{path} is no {kind} of version {_VERSION}")
-    return record
+    try:
+        return durable.unseal_record(record)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _entry(path: Path, record: dict[str, Any]) -> tuple[int, bytes]:

@@ -39,7 +39,7 @@ from skellam.federated.sampling import Participations
 from skellam.plan import AdaptiveClip, AnyGuarantees, CalibratedPlan
 from skellam.plan.clipping import unclipped_fraction
 
-_FORMAT = b"\nskellam/checkpoint/2 "
+_FORMAT = b"skellam/checkpoint/2"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +58,8 @@ class Checkpoint:
     """The clip of round ``round``, if it adapts."""
     earlier: bytes = b""
     """What the rounds so far left for those of the same band (`skellam.engines.correlated`)."""
+    history: str = ""
+    """SHA-256 digest of the lines of ``history.jsonl`` before this round."""
 
     def save(self, path: Path) -> None:
         """Replace the checkpoint at ``path``."""
@@ -75,12 +77,12 @@ class Checkpoint:
             model=self.state.model,
             run=np.frombuffer(self.run, dtype=np.uint8),
             fingerprint=self.fingerprint,
+            history=self.history,
             ledger_line=head.line,
             ledger_digest=head.digest,
             **arrays,  # type: ignore[arg-type]
         )
-        octets = buffer.getvalue()
-        durable.replace(path, octets + _digest_line(octets), mode=durable.SECRET)
+        durable.replace(path, durable.seal(buffer.getvalue(), _FORMAT), mode=durable.SECRET)
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
@@ -98,6 +100,7 @@ class Checkpoint:
                     head=Head(line, digest) if line else None,
                     clip=_clip(file["clip"]) if "clip" in file else None,
                     earlier=file["earlier"].tobytes() if "earlier" in file else b"",
+                    history=str(file["history"]) if "history" in file else "",
                 )
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise DataError(
@@ -109,10 +112,9 @@ class Checkpoint:
 def _archive(path: Path) -> bytes:
     """Return the archive in the file at ``path``, its digest checked."""
     octets = path.read_bytes()
-    archive = octets[: -len(_digest_line(b""))]
-    if octets.endswith(_digest_line(archive)):
+    if (archive := durable.unseal(octets, _FORMAT)) is not None:
         return archive
-    if _FORMAT not in octets[-2 * len(_digest_line(b"")) :] and zipfile.is_zipfile(path):
+    if _FORMAT not in octets[-200:] and zipfile.is_zipfile(path):
         raise DataError(
             f"the checkpoint {path} is of version 0.1, or lost its end: it cannot say which ledger "
             "it belongs to; finish the run with skellam 0.1, or start it in another folder"
@@ -121,10 +123,6 @@ def _archive(path: Path) -> bytes:
         f"the checkpoint {path} was changed: its digest does not match; restore it from a copy, "
         "or start the run in another folder"
     )
-
-
-def _digest_line(archive: bytes) -> bytes:
-    return _FORMAT + hashlib.sha256(_FORMAT + archive).hexdigest().encode() + b"\n"
 
 
 def _clip(numbers: NDArray[np.float64]) -> AdaptiveClip:
@@ -300,7 +298,7 @@ class Header:
     def from_json(cls, text: str) -> Self:
         """Return the header that `to_json` wrote, or raise `DataError`."""
         try:
-            record = json.loads(text)
+            record = durable.unseal_record(json.loads(text))
             if (found := record.pop("skellam-run")) != VERSION:
                 raise DataError(
                     f"the run is of version {found} and version {VERSION} is needed; read it with "
@@ -398,8 +396,9 @@ class Folder:
 
     def start(self, header: Header, checkpoint: Checkpoint) -> None:
         """Write a new run's header and first checkpoint."""
-        header_file = self.path / "run.json"
-        durable.replace(header_file, header.to_json().encode(), mode=durable.PUBLIC)
+        written = durable.seal_record(json.loads(header.to_json()))
+        octets = json.dumps(written, indent=1).encode()
+        durable.replace(self.path / "run.json", octets, mode=durable.PUBLIC)
         durable.replace(self.history, b"", mode=durable.PUBLIC)
         checkpoint.save(self._checkpoint)
 
@@ -409,15 +408,19 @@ class Folder:
             return None
         checkpoint = Checkpoint.load(self._checkpoint)
         kept = [r.to_line() + "\n" for r in self.records()[: checkpoint.round]]
-        if len(kept) < checkpoint.round:
-            raise DataError(f"{self.history} has lost lines that the checkpoint saw")
-        durable.replace(self.history, "".join(kept).encode(), mode=durable.PUBLIC)
+        octets = "".join(kept).encode()
+        if len(kept) < checkpoint.round or checkpoint.history not in ("", _digest(octets)):
+            raise DataError(
+                f"{self.history} has lost or changed lines that the checkpoint saw; restore it "
+                "from a copy"
+            )
+        durable.replace(self.history, octets, mode=durable.PUBLIC)
         return checkpoint
 
     def keep(self, record: Record, checkpoint: Checkpoint) -> None:
         """Write a round's record, then the checkpoint that has it."""
         durable.append(self.history, record.to_line(), mode=durable.PUBLIC)
-        checkpoint.save(self._checkpoint)
+        replace(checkpoint, history=_digest(self.history.read_bytes())).save(self._checkpoint)
 
     def keep_participations(self, counts: Participations) -> None:
         """Write down whose data the round that is about to be released has."""
@@ -456,19 +459,37 @@ def read_operator(folder: Path) -> list[dict[str, Any]]:
     path = folder / "operator.jsonl"
     if not path.exists():
         return []
-    *lines, _torn = path.read_text(encoding="utf-8").split("\n")
     try:
-        return [json.loads(line) for line in lines]
+        found = [json.loads(line) for line in _lines(path)]
     except ValueError as error:
         raise DataError(f"{path} is damaged: {error}; move it away") from error
+    counts = ("round", "invited", "survivors", "failures")
+    for number, line in enumerate(found, start=1):
+        if not isinstance(line, dict) or any(type(line.get(name)) is not int for name in counts):
+            raise DataError(
+                f"{path} is damaged: line {number} must have the integers {', '.join(counts)}; "
+                "move it away"
+            )
+    return found
 
 
 def read_records(path: Path) -> list[Record]:
     """Return the whole lines of ``path``; a torn last line was never complete and is left out."""
     if not path.exists():
         return []
-    *lines, _torn = path.read_text(encoding="utf-8").split("\n")
-    return [Record.from_line(line) for line in lines]
+    return [Record.from_line(line) for line in _lines(path)]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        *lines, _torn = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {error}; restore it from a copy") from error
+    return lines
+
+
+def _digest(octets: bytes) -> str:
+    return hashlib.sha256(octets).hexdigest()
 
 
 def _all_finite(measures: Mapping[str, float]) -> dict[str, float | None]:

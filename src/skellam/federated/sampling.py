@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -12,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks
+from skellam.engines import durable
 from skellam.engines.sampling import bernoulli, sample
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
 from skellam.errors import DataError, DomainError
 from skellam.plan import CalibratedPlan, Sampling
+
+_FORMAT = b"skellam/participations/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +128,19 @@ class Participations:
         """Return the file's content."""
         buffer = io.BytesIO()
         np.savez(buffer, round=self.round, counts=self.counts, members=self.members)
-        return buffer.getvalue()
+        return durable.seal(buffer.getvalue(), _FORMAT)
 
     @classmethod
     def from_bytes(cls, octets: bytes) -> Participations:
         """Return what `to_bytes` wrote, or raise `DataError`."""
-        try:
-            with np.load(io.BytesIO(octets), allow_pickle=False) as file:
-                return cls(int(file["round"]), file["counts"], file["members"])
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise DataError(f"cannot read the participations: {error}") from error
+        archive = durable.unseal(octets, _FORMAT)
+        if archive is None:
+            raise DataError(
+                "the participations were changed: their digest does not match; restore the run's "
+                "folder from a copy, or start the run in another one"
+            )
+        with np.load(io.BytesIO(archive), allow_pickle=False) as file:
+            return cls(int(file["round"]), file["counts"], file["members"])
 
 
 class ParticipationCount:

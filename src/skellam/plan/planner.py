@@ -263,15 +263,22 @@ def _exact(
 def _naming_min_bits(
     request: Request, error: InfeasibleError, attempt: Callable[[Request], object]
 ) -> InfeasibleError:
-    for bits in range(request.plan.bits + 1, 33):
+    def carries(bits: int) -> bool:
         try:
             attempt(replace(request, plan=replace(request.plan, bits=bits)))
         except InfeasibleError:
-            continue
-        return InfeasibleError(
-            f"{request.plan.bits} bits cannot carry this plan; the fewest that can: {bits}"
-        )
-    return error
+            return False
+        return True
+
+    low, high = request.plan.bits, 32
+    if low >= high or not carries(high):
+        return error
+    while high - low > 1:  # what fewer bits carry, more do
+        middle = (low + high) // 2
+        low, high = (low, middle) if carries(middle) else (middle, high)
+    return InfeasibleError(
+        f"{request.plan.bits} bits cannot carry this plan; the fewest that can: {high}"
+    )
 
 
 def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> float:

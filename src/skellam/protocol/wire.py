@@ -232,7 +232,7 @@ class Nested:
 
     def read(self, reader: Reader) -> Any:  # noqa: ANN401
         """Take its fields."""
-        return self.kind(*read_values(_layout(cast(Hashable, self.kind)), reader))
+        return self.kind(**read_fields(self.kind, reader))
 
 
 def _bounded(value: int, limit: int) -> int:
@@ -342,9 +342,9 @@ def decode(kind: type[T], tag: int, data: bytes) -> T:
     reader = Reader(data)
     read_head(reader, tag)
     try:
-        values = read_values(_layout(cast(Hashable, kind)), reader)
+        found = read_fields(kind, reader)
         reader.finish()
-        return kind(*values)
+        return kind(**found)
     except DomainError as error:
         raise MessageError(str(error)) from error
 

@@ -198,7 +198,7 @@ def csv_characters(path: Path) -> ClientData:
                 windows, following = held[row["character_id"]]
                 windows.append(row["x"])
                 following.append(row["y"])
-    except (csv.Error, UnicodeDecodeError) as error:
+    except (OSError, csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path} is damaged or truncated: {error}") from error
     return Clients(sorted(held), lambda client: from_windows(*held[client]))
 
@@ -212,9 +212,9 @@ def _table(path: Path, *columns: str) -> dict[str, list[Any]]:
     try:
         _require_columns(path, parquet.read_schema(path).names, *columns)
         table = parquet.read_table(path, columns=list(columns))
-    except (ArrowException, OSError) as error:
+        return {name: table.column(name).to_pylist() for name in columns}
+    except (ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is damaged or truncated: {error}") from error
-    return {name: table.column(name).to_pylist() for name in columns}
 
 
 def _pixels(image: dict[str, Any], where: str) -> NDArray[np.float32]:

@@ -167,7 +167,7 @@ class Result:
             cell = Cell(**{**read["cell"], "mechanism": Mechanism(read["cell"]["mechanism"])})
             curve = tuple((int(number), float(value)) for number, value in read["curve"])
             return cls(**{**read, "cell": cell, "curve": curve})
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(f"this is no result: {error}: {line[:80]!r}") from error
 
 
@@ -202,7 +202,7 @@ class Reproduction:
             part.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
             part.replace(path)
             return
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = _settings(path)
         if differ := [name for name in asked if known.get(name) != asked[name]]:
             name = differ[0]
             raise DataError(
@@ -213,7 +213,10 @@ class Reproduction:
     def results(self) -> dict[Cell, Result]:
         """Return what is recorded; a line that a kill cut off is run again."""
         path = self.folder / RESULTS
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        try:
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"cannot read {path}: {error}; restore it from a copy") from error
         lines, _, _ = text.rpartition("\n")
         return {found.cell: found for found in map(Result.from_line, lines.splitlines())}
 
@@ -269,6 +272,16 @@ class Reproduction:
             path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(result)) + "\n")
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}; restore it, or move it away") from error
+    if not isinstance(known, dict):
+        raise DataError(f"{path} must hold one JSON object; restore it, or move it away")
+    return known
 
 
 def best(results: Iterable[Result]) -> list[Result]:

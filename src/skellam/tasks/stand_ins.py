@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import zipfile
 import zlib
 from functools import cache
 from importlib.util import find_spec
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from skellam import _checks
 from skellam.errors import DataError, MissingExtraError
 from skellam.federated.data.examples import ClientData, Clients, Examples
-from skellam.federated.data.files import Format, require_format
+from skellam.federated.data.files import UNREADABLE_NPZ, Format, require_format
 from skellam.tasks.preparation import (
     CHARACTERS,
     Location,
@@ -158,7 +157,7 @@ def _arrays(path: Path, *names: str) -> dict[str, NDArray[Any]]:
             if missing := [name for name in names if name not in file]:
                 raise DataError(f"{path} has no array {missing[0]!r}, only {', '.join(file)}")
             arrays = {name: file[name] for name in names}
-    except (ValueError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE_NPZ as error:
         raise DataError(f"{path} is damaged or truncated: {error}") from error
     if len({len(arrays[name]) for name in names if name != "users"}) > 1:
         raise DataError(f"{path}: the arrays differ in length")
@@ -173,10 +172,10 @@ def _texts(path: Path) -> Texts:
         raise DataError(f"{path} is damaged or truncated: {error}") from error
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold one JSON object")
-    held = {client: tuple(pieces) for client, pieces in content.items()}
-    for client, pieces in held.items():
-        if not pieces or not all(isinstance(piece, str) for piece in pieces):
+    for client, pieces in content.items():
+        if not (isinstance(pieces, list) and pieces and all(isinstance(p, str) for p in pieces)):
             raise DataError(f"{path}, client {client!r}: must hold a list of texts")
+    held = {client: tuple(pieces) for client, pieces in content.items()}
     return Clients(held, held.__getitem__)
 
 

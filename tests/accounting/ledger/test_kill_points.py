@@ -35,10 +35,3 @@ def test_killed_writers_never_exceed_the_budget(tmp_path):
     tally = faults.exhausted(tmp_path)
     assert tally.failed == []
     assert tally.refused == 1
-
-
-@pytest.mark.parametrize("name", ["_ledger_file", "_checkpoint_file"])
-def test_damaged_bytes_give_an_error_of_ours_or_the_same_state(tmp_path, name):
-    for tally in getattr(faults, name)(tmp_path, 300).values():
-        assert tally.failed == []
-        assert tally.cases >= 300

@@ -62,8 +62,8 @@ class LossGrid:
         if not (self.variance > 0 and total > 0):
             return 0.0
         index = np.arange(len(self.masses))
-        mean = float(self.masses @ index) / total
-        variance = float(self.masses @ (index - mean) ** 2) / total * self.interval**2
+        mean = _sum(self.masses * index) / total
+        variance = _sum(self.masses * (index - mean) ** 2) / total * self.interval**2
         return variance / self.variance - 1
 
     def profile(self) -> tuple[Masses, Masses]:
@@ -138,13 +138,18 @@ def loss_grid(law: LossLaw, rounds: int) -> LossGrid:
         return half + half + loss_grid(law, 1) if rounds % 2 else half + half
     total, variance = float(law.masses.sum()), 0.0
     if total > 0:
-        mean = float(law.masses @ law.losses) / total
-        variance = float(law.masses @ (law.losses - mean) ** 2) / total
+        mean = _sum(law.masses * law.losses) / total
+        variance = _sum(law.masses * (law.losses - mean) ** 2) / total
     interval, releases = _interval(law, variance, rounds), Composition(((law, rounds),))
     lowest, masses, infinite = releases.grid(interval)
     masses, lost = masses * (1 + 2 * MASS_ERROR), infinite - releases.infinite
     found = LossGrid(interval, lowest, masses, infinite, lost, rounds * variance)
     return _trimmed(found, max(_TRIMMED, lost))
+
+
+def _sum(values: Masses) -> float:
+    """Return the sum on this thread; of long vectors BLAS waits for others, on a busy machine."""
+    return float(values.sum())
 
 
 def _interval(law: LossLaw, variance: float, rounds: int) -> float:

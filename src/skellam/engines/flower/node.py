@@ -12,6 +12,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -50,6 +52,9 @@ NODE_CONFIG_KEY = "skellam"
 """The key of a SuperNode's ``--node-config`` that names its file."""
 _SERVERS = ("leader", "helper")
 _READ_ONLY_BY_OWNER = 0o077
+_FORMAT = b"skellam/round-in-progress/1"
+_WITHOUT_CHECKSUM = re.compile(rb"[0-9a-f]{64} [a-z_]+")
+_TORN = re.compile(rb"[0-9a-f]{0,64}|[0-9a-f]{64} [a-z_]*( [0-9a-f]{0,7})?")
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
@@ -224,15 +229,16 @@ class StageLog:
         With ``limits`` it counts as a training, and raises `BudgetError` if there were too many:
         under the lock, for a server may send two messages at once.
         """
-        line = f"{round_id.hex()} {stage}".encode()
+        line = _line(round_id.hex().encode(), stage.encode())
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, durable.SECRET)
         with os.fdopen(descriptor, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             noted = file.read()
-            if line in noted.splitlines():
+            begun = _begun(self.path, noted)
+            if (round_id.hex().encode(), stage.encode()) in begun:
                 raise TamperError(f"stage {stage} of this round began before; a replay is refused")
             if limits is not None:
-                limits.require_training(_count(noted, stage))
+                limits.require_training(_count(begun, stage))
             # A line that a crash cut short was never acted upon; it only must not spoil the next.
             file.write((b"" if noted.endswith(b"\n") or not noted else b"\n") + line + b"\n")
             file.flush()
@@ -240,7 +246,8 @@ class StageLog:
 
     def count(self, stage: str) -> int:
         """Return in how many rounds ``stage`` began."""
-        return _count(self.path.read_bytes() if self.path.exists() else b"", stage)
+        noted = self.path.read_bytes() if self.path.exists() else b""
+        return _count(_begun(self.path, noted), stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,11 +355,11 @@ class RoundInProgress:
             "phase": self.phase.hex(),
             "update": None if self.update is None else self.update.dtype.str,
         }
+        vector = b"" if self.update is None else self.update.tobytes()
+        octets = durable.seal(json.dumps(header).encode() + b"\n" + vector, _FORMAT)
         new = path.with_name(path.name + ".new")
         with os.fdopen(os.open(new, _WRITE, durable.SECRET), "wb") as file:
-            file.write(json.dumps(header).encode() + b"\n")
-            if self.update is not None:
-                file.write(self.update.tobytes())
+            file.write(octets)
         # Not synced: what a crash brings back of earlier stages, the stage log keeps from use.
         new.rename(path)
 
@@ -367,20 +374,22 @@ class RoundInProgress:
             raise PhaseError(
                 "no round is in progress on this node; it must be asked to train first"
             ) from None
-        octets = mine.read_bytes()
+        octets = durable.unseal(mine.read_bytes(), _FORMAT)
         mine.unlink()
-        header, _, vector = octets.partition(b"\n")
-        try:
-            found = json.loads(header)
-            dtype = found["update"]
-            return cls(
-                RoundConfig.from_json(found["config"]),
-                bytes.fromhex(found["content"]),
-                bytes.fromhex(found["phase"]),
-                None if dtype is None else np.frombuffer(vector, dtype=np.dtype(dtype)),
+        if octets is None:
+            raise DataError(
+                f"{path} was changed: its digest does not match; this node takes part again in "
+                "the next round"
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path} cannot be read as a round in progress") from error
+        header, _, vector = octets.partition(b"\n")
+        found = json.loads(header)
+        dtype = found["update"]
+        return cls(
+            RoundConfig.from_json(found["config"]),
+            bytes.fromhex(found["content"]),
+            bytes.fromhex(found["phase"]),
+            None if dtype is None else np.frombuffer(vector, dtype=np.dtype(dtype)),
+        )
 
 
 def wipe(path: Path) -> None:
@@ -485,8 +494,30 @@ def _epsilon(mechanism: NoiseMechanism, delta: float, enough: float) -> float:
     return bound if bound <= enough else accounting.epsilon(mechanism, delta=delta)
 
 
-def _count(noted: bytes, stage: str) -> int:
-    return sum(line.endswith(b" " + stage.encode()) for line in noted.splitlines())
+def _line(round_id: bytes, stage: bytes) -> bytes:
+    checksum = zlib.crc32(round_id + b" " + stage)
+    return round_id + b" " + stage + b" %08x" % checksum
+
+
+def _begun(path: Path, noted: bytes) -> list[tuple[bytes, bytes]]:
+    """Return round and stage of every line; one that a crash cut short was never acted upon."""
+    found = []
+    for line in noted.split(b"\n"):
+        match line.split(b" "):
+            case [round_id, stage] if _WITHOUT_CHECKSUM.fullmatch(line):
+                found.append((round_id, stage))
+            case [round_id, stage, _] if line == _line(round_id, stage):
+                found.append((round_id, stage))
+            case _:
+                if not _TORN.fullmatch(line):
+                    raise DataError(
+                        f"{path} was changed: a line is {line[:100]!r}; restore it from a copy"
+                    )
+    return found
+
+
+def _count(begun: list[tuple[bytes, bytes]], stage: str) -> int:
+    return sum(found == stage.encode() for _, found in begun)
 
 
 def _note(plan: bytes) -> str:

@@ -118,14 +118,15 @@ class Progress:
             "clients": _listed(self.clients),
             "clip": None if self.clip is None else asdict(self.clip),
         }
-        durable.replace(path, json.dumps(record).encode(), mode=durable.PUBLIC)
+        octets = json.dumps(durable.seal_record(record)).encode()
+        durable.replace(path, octets, mode=durable.PUBLIC)
 
     def restored(self, path: Path, plan: CalibratedPlan) -> Progress:
         """Return the progress at ``path``, or this if there is none; it must be of this run."""
         if not path.exists():
             return self
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = durable.unseal_record(json.loads(path.read_text(encoding="utf-8")))
             same = record.pop(_KIND) == _VERSION and record.pop("plan") == plan.digest.hex()
             found = _from_fields(**record)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, SkellamError) as error:

@@ -13,6 +13,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import struct
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from enum import Enum
@@ -29,6 +33,13 @@ from skellam.federated.data.examples import ClientData, Clients, Examples
 Features: TypeAlias = tuple[Any, ...]
 """A client's features, each an array or a list of bytes, one entry an example."""
 _Folder: TypeAlias = str | PathLike[str]
+
+
+UNREADABLE_NPZ = (
+    *(KeyError, ValueError, OSError, EOFError, RuntimeError, SyntaxError, OverflowError),
+    *(MemoryError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""What `numpy.load` raises for an archive that is damaged, or that holds other arrays."""
 
 
 class Format(Enum):
@@ -174,14 +185,14 @@ def _hdf5(path: Path) -> Iterator[Any]:
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (OSError, RuntimeError, KeyError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
         raise DataError(f"{path} is damaged or truncated: {error}") from error
 
 
 def _sqlite_split(path: Path, split: str | None) -> str:
     with _sqlite(path) as database:
         rows = database.execute("SELECT DISTINCT split_name FROM client_metadata").fetchall()
-    splits = sorted(row[0] for row in rows)
+    splits = sorted(str(row[0]) for row in rows)
     if split is None and len(splits) == 1:
         return str(splits[0])
     if split not in splits:
@@ -202,11 +213,11 @@ def _sqlite_features(path: Path, split: str, client: str, names: tuple[str, ...]
         rows = database.execute(query, (split, client)).fetchall()
         query = f"SELECT num_examples FROM client_metadata {chosen}"  # noqa: S608
         (stated,) = database.execute(query, (split, client)).fetchone()
+        examples = [parse_example(row[0]) for row in rows]
     if len(rows) != stated:
         raise DataError(
             f"{path}, client {client}: {stated} examples are stated, {len(rows)} are there"
         )
-    examples = [parse_example(row[0]) for row in rows]
     for example in examples:
         for name in names:
             _require_feature(example, name, path, client)
@@ -246,7 +257,7 @@ def _sqlite(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             yield database
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError, TypeError) as error:
         raise DataError(f"{path} is damaged, truncated or not a file of TFF's: {error}") from error
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from skellam.errors import DataError, DomainError
 from skellam.federated.data.examples import ClientData, Clients, Examples
+from skellam.federated.data.files import UNREADABLE_NPZ
 
 Columns: TypeAlias = str | Sequence[str]
 MISSING = frozenset({"", "None", "nan", "<NA>", "NaT"})
@@ -92,8 +93,10 @@ def _read_npz(path: Path) -> Examples:
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return Examples(file["inputs"], file["targets"])
-    except (KeyError, ValueError, OSError) as error:
-        raise DataError(f"{path} must hold the arrays inputs and targets: {error}") from error
+    except UNREADABLE_NPZ as error:
+        raise DataError(
+            f"{path} must hold the arrays inputs and targets, undamaged: {error}"
+        ) from error
 
 
 def _column(frame: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
