@@ -79,6 +79,11 @@ class Rounds:
         p, q = composed(*merged(*self.laws()), rounds)
         return max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
 
+    def delta_given_run(self, epsilon):
+        """Return the larger hockey-stick divergence of one round, given that it ran."""
+        p, q = merged(*(law[:-1] / law[:-1].sum() for law in self.laws()))
+        return max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
+
 
 @dataclass(frozen=True)
 class SizedRounds:

@@ -51,6 +51,30 @@ def test_the_claim_covers_three_rounds(name):
     assert_covered(name, 3)
 
 
+STAYED = {
+    "12 of 48": ({"cohort": 12, "population": 48, "dropout": 0.1}, 3, 2e-3),
+    "30 of 300": ({"cohort": 30, "population": 300, "dropout": 0.05}, 5, 3e-7),
+}
+
+
+@pytest.mark.parametrize("name", STAYED)
+@pytest.mark.parametrize("part", [0.5, 1])
+def test_the_claim_covers_a_sum_that_shows_how_many_stayed(name, part):
+    """With a rate for each number of clients on the list, as before this test, these plans have a
+    delta of up to 1.2 and 1.5 times the claim."""
+    settings, least, delta = STAYED[name]
+    expected = part * settings["dropout"]
+    made = releases.counting_plan(
+        **settings, variance=0.02, expected_dropout=expected, min_cohort=least
+    )
+    population, dropout = settings["population"], Fraction(str(settings["dropout"]))
+    rate = settings["cohort"] / population
+    seen = Rounds(population, rate, least, 0.02, True, dropout, expected)
+    for claimed in (delta, 3 * delta, 10 * delta):
+        epsilon = releases.claimed_epsilon(made, delta=claimed, rounds=1)
+        assert seen.delta_given_run(epsilon) <= claimed
+
+
 SIZED = {
     "3 of 6 with dropouts": {"cohort": 3, "population": 6, "dropout": 0.45},
     "3 of 20 with dropouts": {"cohort": 3, "population": 20, "dropout": 0.45},

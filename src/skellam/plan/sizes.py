@@ -2,27 +2,32 @@
 
 **Which rounds run.** A round runs if at least ``min_cohort`` clients are on its list and at most
 the tolerated share of them drops out. Whether it ran is public and depends on the size of the
-cohort. Fix a client u and let m be the number of the others on the list, a1(m) and a0(m) the
-chances that the round runs with and without u, and r the chance that u is invited. Neighbouring
-data sets differ in u's vector and not in who takes part, so whether rounds run tells nothing by
-itself. But given that a round ran, the others differ in law with and without u, and the sum shows
-about how many they are: one rate for all m would not do. Tell the attacker m. Given m and that the
-round ran, u was invited with chance ``r'(m) = r a1(m) / (r a1(m) + (1 - r) a0(m))``, and what is
-released has the law ``(1 - r') Q + r' P``. So a round is a mixture over m of Poisson samples at the
-rates r'(m), of weight ``P(m) (r a1(m) + (1 - r) a0(m))`` (`run_rates`).
+cohort. Fix a client u, and let r be the chance that it is invited. Neighbouring data sets differ in
+u's vector and not in who takes part, so whether rounds run tells nothing by itself. But given that
+a round ran, the others differ in law with and without u, and the sum shows about how many of them
+stayed: one rate for all rounds would not do. Tell the attacker which others stayed, s in number.
+Let X of the others be on the list and drop out, and a1(s), a0(s) be the chances that X is such that
+the round runs with and without u. Given s and that the round ran, u was invited with chance
+``r'(s) = r a1(s) / (r a1(s) + (1 - r) a0(s))``, and what is released has the law
+``(1 - r') Q + r' P``, Q and P the sum of those who stayed without and with u. So a round is a
+mixture over s of Poisson samples at the rates r'(s), of weight
+``P(s) (r a1(s) + (1 - r) a0(s)) <= P(s) r / r'(s)`` (`run_rates`).
 
-Where neither the smallest size nor a step of the tolerated number of dropouts lies between m and
-m + 1, r' is r. At m = min_cohort - 1 the client decides whether the round runs: r' is 1, of weight
-``r P(m)``, charged to delta (`deciding_chance`). At a step, from D to D + 1 tolerated dropouts,
-``a1 / a0 = 1 + P(X = D + 1) / P(X <= D)`` for X dropouts among the others, which grows with their
-chance to drop out; so r'(m) is taken at ``expected_dropout``, the largest chance, for a client that
-never drops out itself. Clients drop out independently of each other and of their data.
+If min_cohort - 1 others are on the list the client decides whether the round runs, and so it may if
+they are min_cohort; that is charged to delta (`deciding_chance`). Else u matters at steps alone: k
+dropouts are tolerated in a list of n = ceil(k / dropout) and not in one of n - 1, so at
+s = n - 1 - k the round runs with u where X = k and not without, and
+``a1 / a0 = 1 + P(X = k) / P(min_cohort - s <= X < k)``. The likelihood ratio is monotone, so this
+grows with the chances to drop out and is taken at the largest, d = ``expected_dropout``: whoever
+did not stay was on the list and dropped out with chance ``r d / (1 - r (1 - d))``. A client that
+may drop out itself has a smaller r'. Clients drop out independently of each other and of their
+data.
 
-They may drop out before they are counted too: then m is a sum of independent draws at rates
-between ``low = r (1 - expected_dropout)`` and r. Its law is unimodal and nowhere above
-``exp(-v) I_0(v)``, v its variance at least (the mean of the characteristic function's absolute
-value), so steps that are s apart have at most the weight ``1/s + exp(-v) I_0(v)`` together, and
-those up to m at most ``P(Bin(N - 1, low) <= m)``. Both are over the chance that a round runs.
+They may drop out before they are counted too: s is a sum of independent draws at rates between
+``low = r (1 - d)`` and r. Its law is unimodal and nowhere above ``exp(-v) I_0(v)``, v its variance
+at least (the mean of the characteristic function's absolute value), so steps that are g apart have
+at most the weight ``1/g + exp(-v) I_0(v)`` together, and those up to s at most
+``P(Bin(N - 1, low) <= s)``. Both are over the chance that a round runs.
 
 With two servers a round runs if at least ``min_cohort`` messages come, whoever drops out. Then the
 others are those whose message came, and r' is at most r but at m = min_cohort - 1.
@@ -294,7 +299,7 @@ def run_rates(plan: CalibratedPlan) -> tuple[tuple[float, float], ...]:
 
     The weights sum to 1; that a client decides whether it runs is charged by `deciding_chance`.
     """
-    if plan.aggregation is Servers.TWO or not plan.tolerance.dropout:
+    if not _stepped(plan):
         return ((1.0, plan.selection_rate),)
     return _run_rates(
         plan.population_size - 1,
@@ -303,6 +308,12 @@ def run_rates(plan: CalibratedPlan) -> tuple[tuple[float, float], ...]:
         plan.tolerance,
         expected_dropout(plan),
     )
+
+
+def _stepped(plan: Plan) -> bool:
+    """Return whether a client may raise the number of dropouts that a round bears."""
+    one = plan.aggregation is not Servers.TWO
+    return one and plan.tolerance.dropout > 0 and expected_dropout(plan) > 0
 
 
 def run_chance(plan: Plan, min_cohort: int) -> float:
@@ -351,9 +362,14 @@ def deciding_chance(plan: Plan, min_cohort: int) -> float:
         return 0.0
     # The others number at least Bin(N - 1, arrival rate), whoever drops out less often.
     law = binom.cdf if expected_dropout(plan) else binom.pmf
-    others = law(min_cohort - 1, plan.population_size - 1, _arrival_rate(plan))
+    count, arrival = plan.population_size - 1, _arrival_rate(plan)
+    others, allowed = float(law(min_cohort - 1, count, arrival)), plan.tolerance.dropouts
+    if _stepped(plan) and allowed(min_cohort + 1) > allowed(min_cohort):
+        # One other more, and one dropout more than they could bear without the client.
+        stopped = binom.sf(allowed(min_cohort), min_cohort, expected_dropout(plan))
+        others += float(stopped * (law(min_cohort, count, arrival) - others))
     # Sizes beyond those that `run_rates` looks at are charged here too.
-    decides = plan.selection_rate * float(others) * (1 + 1e-9) + _UNLIKELY
+    decides = plan.selection_rate * others * (1 + 1e-9) + _UNLIKELY
     runs = run_chance(plan, min_cohort)
     return min(1.0, decides / runs) if runs > 0 else 1.0
 
@@ -362,23 +378,28 @@ def deciding_chance(plan: Plan, min_cohort: int) -> float:
 def _run_rates(
     count: int, rate: float, min_cohort: int, tolerance: Tolerance, dropout: float
 ) -> tuple[tuple[float, float], ...]:
-    from scipy.special import bdtr, ive
+    from scipy.special import ive
     from scipy.stats import binom
 
     sizes, _ = _likely_sizes(count, rate)
     a, b = tolerance.dropout.numerator, tolerance.dropout.denominator
-    sizes = np.arange(min_cohort, sizes[-1] + 1)
-    sizes = sizes[(sizes + 1) * a // b > sizes * a // b]
-    ratio = bdtr(np.minimum((sizes + 1) * a // b, sizes), sizes, dropout)
-    ratio /= bdtr(sizes * a // b, sizes, dropout)
+    gone = np.arange(1, (int(sizes[-1]) + 1) * a // b + 1)
+    listed = -(-gone * b // a)
+    gone, listed = gone[listed > min_cohort + 1], listed[listed > min_cohort + 1]
+    stay = listed - 1 - gone
+    law = binom(count - stay, rate * dropout / (1 - rate * (1 - dropout)))
+    fewest = np.maximum(min_cohort - stay, 0)
+    # Differences lose digits; the largest term is a lower bound too.
+    without = np.maximum(law.cdf(gone - 1) - law.cdf(fewest - 1) - 1e-14, law.pmf(gone - 1))
+    ratio = 1 + law.pmf(gone) / np.maximum(without, 1e-300)
     rates = np.minimum(1.0, rate * ratio / (rate * ratio + 1 - rate) * (1 + 1e-9))
     rates = np.maximum.accumulate(rates[::-1])[::-1]
     low = rate * (1 - dropout)
     variance = count * min(low * (1 - low), rate * (1 - rate))
-    max_below = 1 / (b // a) + float(ive(0, variance))
-    below = np.minimum(binom.cdf(sizes, count, low), max_below) * (1 + 1e-9)
+    max_below = 1 / (b // a - 1) + float(ive(0, variance))
+    below = np.minimum(binom.cdf(stay, count, low), max_below) * (1 + 1e-9)
     runs = _run_chance(count, rate, min_cohort, tolerance, dropout)
-    weights = np.diff(below, prepend=0.0) / max(runs, 1e-300)
+    weights = np.diff(below, prepend=0.0) * np.minimum(1.0, rate / rates) / max(runs, 1e-300)
     stepped, left = list[tuple[float, float]](), 1.0
     for weight, highest in _binned(weights, rates):
         # Bounds on weights may add up to more than 1: the highest rates come first.
