@@ -1,7 +1,8 @@
 """Put what is recorded into the documentation: ``python -m experiments.document``.
 
 Draws every figure into ``docs/images``, and writes the tables between the marks of
-``docs/figures.md`` and ``docs/explain/one_epsilon.md``; the tests compare them with the records.
+``docs/figures.md``, ``docs/paper.md`` and ``docs/explain/one_epsilon.md``; the tests compare them
+with the records.
 """
 
 from __future__ import annotations
@@ -19,20 +20,23 @@ from experiments.runs import SETTINGS, recorded
 from experiments import epsilons, one_epsilon_training, paired
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE, ONE_EPSILON = DOCS / "figures.md", DOCS / "explain" / "one_epsilon.md"
+PAGE, PAPER, ONE_EPSILON = (
+    DOCS / name for name in ("figures.md", "paper.md", "explain/one_epsilon.md")
+)
 NONE = "Nothing is recorded yet."
 
 
-def tables() -> dict[str, str]:
-    """Return the tables by the names of their marks."""
-    runs = {name: paired.markdown(name) if recorded(name) else NONE for name in SETTINGS}
-    return {**runs, "epsilons": epsilons.markdown(epsilons.highest(epsilons.rows()))}
-
-
-def tables_of_one_epsilon() -> dict[str, str]:
-    """Return the tables of training at one epsilon by the names of their marks."""
+def tables() -> dict[Path, dict[str, str]]:
+    """Return the tables of every page by the names of their marks."""
     one = one_epsilon_training
-    return {name: one.markdown(name) if one.recorded(name) else NONE for name in one.SETTINGS}
+    runs = {name: paired.markdown(name) if recorded(name) else NONE for name in SETTINGS}
+    return {
+        PAGE: {**runs, "epsilons": epsilons.markdown(epsilons.highest(epsilons.rows()))},
+        PAPER: {"compared": paired.compared()},
+        ONE_EPSILON: {
+            name: one.markdown(name) if one.recorded(name) else NONE for name in one.SETTINGS
+        },
+    }
 
 
 def written(page: str, name: str, table: str) -> str:
@@ -47,7 +51,7 @@ def written(page: str, name: str, table: str) -> str:
 
 def main(*, pictures: Annotated[bool, typer.Option(help="Draw the figures too.")] = True) -> None:
     """Write the tables into the pages, and the figures beside them."""
-    for path, found in ((PAGE, tables()), (ONE_EPSILON, tables_of_one_epsilon())):
+    for path, found in tables().items():
         page = path.read_text(encoding="utf-8")
         for name, table in found.items():
             page = written(page, name, table)

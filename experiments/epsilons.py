@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from experiments.runs import NOTHING, RECORDED, SETTINGS, recorded
+from experiments.runs import NOTHING, RECORDED, SETTINGS, TRAINING, recorded
 from rich.console import Console
 from rich.table import Table
 
@@ -57,7 +57,9 @@ class Row:
 def rows(folder: Path = RECORDED) -> Iterator[Row]:
     """Yield a row for every plan among the runs that are recorded in ``folder``."""
     for task in SETTINGS:
-        runs = {(run.cell.epsilon, run.cell.way): run for run in recorded(task, folder)}
+        runs = {
+            (run.cell.epsilon, run.cell.way): run for run in recorded(task, folder / TRAINING.name)
+        }
         for epsilon, way in sorted(runs, key=lambda each: each[0]):
             if way != NOTHING:
                 run = runs[epsilon, way]

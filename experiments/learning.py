@@ -24,6 +24,7 @@ from experiments.runs import (
     TWELVE,
     Run,
     distributed,
+    middle_epsilon,
     paper,
     recorded,
 )
@@ -85,9 +86,7 @@ def _figure(name: str, title: str, x: str, spec: Spec, points: Points) -> Figure
 
 
 _MIDDLE = {
-    f"{task}, epsilon = {epsilon:g}": (task, epsilon)
-    for task, setting in SETTINGS.items()
-    for epsilon in setting.epsilons[len(setting.epsilons) // 2 :][:1]
+    f"{task}, epsilon = {middle_epsilon(task):g}": (task, middle_epsilon(task)) for task in SETTINGS
 }
 _EVERY = {
     f"{task}, epsilon = {epsilon:g}": (task, epsilon)

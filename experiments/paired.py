@@ -15,7 +15,21 @@ from typing import Annotated
 import numpy as np
 import typer
 from experiments.figure import half_width
-from experiments.runs import GAUSSIAN, GAUSSIAN_RDP, RECORDED, SETTINGS, Run, recorded
+from experiments.runs import (
+    CENTRAL,
+    COMPRESSED,
+    EIGHT,
+    GAUSSIAN,
+    GAUSSIAN_RDP,
+    SETTINGS,
+    TRAINING,
+    TWELVE,
+    Run,
+    distributed,
+    middle_epsilon,
+    paper,
+    recorded,
+)
 from rich.console import Console
 from rich.table import Table
 
@@ -78,7 +92,32 @@ COLUMNS = (
 )
 
 
-def rows(task: str, folder: Path = RECORDED) -> Iterator[Row]:
+COMPARED = (
+    *((way, GAUSSIAN) for way in (TWELVE, EIGHT, COMPRESSED, paper(16, 4))),
+    *((way, GAUSSIAN_RDP) for way in (paper(16, 4), paper(12, 4), distributed(4), CENTRAL, EIGHT)),
+    (paper(16, 4), distributed(4)),
+    (paper(16, 3), paper(16, 4)),
+)
+"""What the claims are about: a way, and the one that it is compared with."""
+
+
+def difference(task: str, way: str, base: str, folder: Path = TRAINING) -> Difference | None:
+    """Return what ``way`` reaches less what ``base`` does, at the middle epsilon of ``task``."""
+    runs, epsilon = recorded(task, folder), middle_epsilon(task)
+    return Difference.of(*(_by_seed(runs, each, epsilon) for each in (way, base)))
+
+
+def compared(folder: Path = TRAINING) -> str:
+    """Return the differences that the claims are about as the documentation shows them."""
+    heads = [f"`{task}`, epsilon {middle_epsilon(task):g}" for task in SETTINGS]
+    lines = [("method", "less", *heads), ("---",) * (2 + len(heads))]
+    for way, base in COMPARED:
+        found = (difference(task, way, base, folder) for task in SETTINGS)
+        lines.append((way, base, *(str(each or "") for each in found)))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def rows(task: str, folder: Path = TRAINING) -> Iterator[Row]:
     """Yield the rows of ``task``, by epsilon and way in the order of the cells."""
     runs = recorded(task, folder)
     for epsilon in SETTINGS[task].epsilons:
@@ -99,11 +138,10 @@ def described(run: Run) -> str:
     """Return in words what the runs of a task have in common."""
     setting = run.setting
     tested = "all test data" if setting.tested is None else f"{setting.tested} test examples"
-    when = "" if setting.tested else " Recorded before 0.2, from other streams of random bits."
     return (
         f"{run.chosen['dimension']:,} parameters, {setting.rounds} rounds, clip {setting.clip:g}; "
         f"clients train on {setting.examples} examples by batches of {setting.batch} at rate "
-        f"{setting.rate:g}, the server has rate {setting.server:g}; {tested}.{when}"
+        f"{setting.rate:g}, the server has rate {setting.server:g}; {tested}."
     )
 
 
@@ -131,7 +169,7 @@ def _row(
 
 
 def main(
-    folder: Annotated[Path, typer.Argument(help="Where runs are recorded.")] = RECORDED,
+    folder: Annotated[Path, typer.Argument(help="Where runs are recorded.")] = TRAINING,
 ) -> None:
     """Print the table of every task that is recorded in FOLDER."""
     for task in SETTINGS:

@@ -20,7 +20,6 @@ from typing import Annotated
 import typer
 from experiments.runs import (
     PAPER_SIZE,
-    RECORDED,
     SETTINGS,
     TRAINING,
     Cell,
@@ -109,7 +108,7 @@ def main(
     data: Annotated[
         Path | None, typer.Option(envvar="SKELLAM_DATA", help="Folder with the data sets.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where runs are recorded.")] = RECORDED / TRAINING,
+    out: Annotated[Path, typer.Option(help="Where runs are recorded.")] = TRAINING,
     workers: Annotated[int, typer.Option(help="Runs side by side.")] = os.cpu_count() or 1,
     hours: Annotated[float, typer.Option(help="Begin no run after so long.")] = 1e6,
 ) -> None:

@@ -26,8 +26,7 @@ from skellam.tasks.preparation import shuffled
 from skellam.tasks.reproduction import Mechanism
 
 RECORDED = Path(__file__).parent / "recorded"
-TRAINING = "training"
-"""The folder in `RECORDED` of runs since 0.2."""
+TRAINING = RECORDED / "training"
 GAUSSIAN = "central Gaussian"
 GAUSSIAN_RDP = "central Gaussian (RDP)"
 NOTHING = "no privacy"
@@ -209,18 +208,9 @@ class Run:
         )
 
 
-def recorded(task: str, folder: Path = RECORDED) -> list[Run]:
-    """Return the runs of ``task`` that are recorded.
-
-    Those from before 0.2 count until three seeds can be compared in all that comes first.
-    """
-    newer, older = (read_runs(each / f"{task}.jsonl") for each in (folder / TRAINING, folder))
-    needed = {cell for cell in cells(task) if cell.seed < 3 and turn(cell) == 0}
-    return newer if not older or needed <= {found.cell for found in newer} else older
-
-
-def read_runs(path: Path) -> list[Run]:
-    """Return the runs of a file; none if there is no file."""
+def recorded(task: str, folder: Path = TRAINING) -> list[Run]:
+    """Return the runs of ``task`` that are recorded; none if there is no file."""
+    path = folder / f"{task}.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [Run.from_line(line) for line in lines]
 
@@ -293,12 +283,17 @@ def cells(task: str) -> Iterable[Cell]:
         yield from _cells(task, (*base, distributed(4), COMPRESSED), SETTINGS[task].epsilons, 2)
 
 
+def middle_epsilon(task: str) -> float:
+    """Return the epsilon at which all ways are compared; of two, the larger."""
+    epsilons = SETTINGS[task].epsilons
+    return epsilons[len(epsilons) // 2]
+
+
 def turn(cell: Cell) -> int:
     """Return 0 for what is compared at the middle epsilon, 1 for others, 2 for what is extra."""
-    epsilons = SETTINGS[cell.task].epsilons
     if cell.way in {NOTHING, distributed(3)}:
         return 2
-    middle = cell.epsilon == epsilons[len(epsilons) // 2]
+    middle = cell.epsilon == middle_epsilon(cell.task)
     return 0 if middle or cell.task in LANGUAGE else 1
 
 

@@ -1,6 +1,4 @@
-"""Training at one epsilon against the server: what is recorded, and what the page says of it."""
-
-from pathlib import Path
+"""Training at one epsilon against the server: what is recorded."""
 
 import pytest
 from experiments.one_epsilon_training import (
@@ -11,7 +9,6 @@ from experiments.one_epsilon_training import (
     PUBLIC,
     SETTINGS,
     WAYS,
-    markdown,
     planned,
     populated,
     recorded,
@@ -20,7 +17,6 @@ from experiments.one_epsilon_training import (
     wanted,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "explain" / "one_epsilon.md"
 TASKS = [task for task in SETTINGS if recorded(task)]
 
 
@@ -28,11 +24,6 @@ def test_all_cells_of_digits_are_recorded():
     assert {found.key for found in recorded("digits")} == {
         (way, 0.0 if way == NOTHING else epsilon, seed) for way, epsilon, seed in wanted()
     }
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_the_page_has_the_table_of_what_is_recorded(task):
-    assert markdown(task) in PAGE.read_text(encoding="utf-8")
 
 
 def test_correlated_noise_is_better_than_independent_noise_on_digits_beyond_chance():
