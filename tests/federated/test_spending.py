@@ -170,3 +170,22 @@ def test_a_run_that_lost_its_participations_is_refused(tmp_path, sampling):
         (folder / "participations.npz").unlink()
         with pytest.raises(DataError, match="participations"):
             run(CountedTask(), made, folder, ledger=ledger, resume=True)
+
+
+def test_a_run_goes_on_with_its_clients_in_their_order_alone(tmp_path):
+    """Groups are dealt, and participations counted, by position: of a set, another one each time.
+
+    Reversed, clients of the first groups would be in the next ones as well, within the band.
+    """
+
+    class ReversedTask(CountedTask):
+        clients = dict.fromkeys(reversed(CLIENTS))
+
+    made = plan(sampling="cyclic", cohort=3, rounds=4)
+    assert made.participations == 1
+    first, second = CountedTask(releases=3), ReversedTask()
+    with pytest.raises(KeyboardInterrupt):
+        run(first, made, tmp_path)
+    with pytest.raises(DataError, match="other clients or their order"):
+        run(second, made, tmp_path, resume=True)
+    assert not second.counts

@@ -11,6 +11,7 @@ such a round is left out instead: opened again, it would show clients of earlier
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -212,8 +213,12 @@ class _Setup:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of what must be the same when a run goes on; the entropy's seed is among it."""
-        parts = self.header.to_json(), self.task.fixed, self.streams.commitment
+        """Digest of what must be the same when a run goes on; the entropy's seed is among it.
+
+        So are the clients in their order, by which they are counted and dealt into groups.
+        """
+        names = json.dumps([str(name) for name in self.task.clients])
+        parts = self.header.to_json(), self.task.fixed, self.streams.commitment, names
         return sha256("".join(parts).encode()).hexdigest()
 
     def begin(self, files: Folder, head: Head | None) -> Checkpoint:
@@ -227,7 +232,7 @@ class _Setup:
         if checkpoint.fingerprint != self.fingerprint:
             raise DataError(
                 "the checkpoint is of a run with another task, frozen weight, plan, aggregation, "
-                "clip or seed; resume with what the run began with"
+                "clip or seed, or other clients or their order; resume with what the run began with"
             )
 
     def spender(self, ledger: Ledger, start: Checkpoint) -> LedgerSpender:
