@@ -143,6 +143,13 @@ def test_rounds_run_at_the_plans_rate_but_at_the_steps_of_the_tolerated_dropouts
     assert [q for _, q in sizes.run_rates(whole)] == [whole.rate]
 
 
+def test_secret_sizes_with_dropouts_of_more_than_half_are_refused():
+    made = plan(noise="gaussian", dropout=0.5).with_noise(1.0, delta=1e-3)
+    assert math.isfinite(made.privacy().epsilon)
+    with pytest.raises(InfeasibleError, match=r"need at most 0\.5"):
+        plan(noise="gaussian", dropout=0.6).with_noise(1.0, delta=1e-3).privacy()
+
+
 def test_one_rate_for_all_sizes_would_not_do():
     """20 users, q = 0.1, at least 3 members, Skellam noise of variance 1: delta is 1.8e-4 at
     epsilon 1, for which the chance to be in, given that the round ran, claims 2.6e-6."""

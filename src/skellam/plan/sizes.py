@@ -301,6 +301,11 @@ def run_rates(plan: CalibratedPlan) -> tuple[tuple[float, float], ...]:
     """
     if not _stepped(plan):
         return ((1.0, plan.selection_rate),)
+    if 2 * plan.tolerance.dropout > 1:
+        raise InfeasibleError(
+            f"got a dropout of {plan.dropout:g} with cohorts of secret size; need at most 0.5, for "
+            "rounds that run by one client's presence are accounted for up to there; lower dropout"
+        )
     return _run_rates(
         plan.population_size - 1,
         plan.selection_rate,
@@ -383,15 +388,17 @@ def _run_rates(
 
     sizes, _ = _likely_sizes(count, rate)
     a, b = tolerance.dropout.numerator, tolerance.dropout.denominator
-    gone = np.arange(1, (int(sizes[-1]) + 1) * a // b + 1)
-    listed = -(-gone * b // a)
-    gone, listed = gone[listed > min_cohort + 1], listed[listed > min_cohort + 1]
-    stay = listed - 1 - gone
+    dropouts = np.arange(1, (int(sizes[-1]) + 1) * a // b + 1)
+    listed = -(-dropouts * b // a)
+    dropouts, listed = dropouts[listed > min_cohort + 1], listed[listed > min_cohort + 1]
+    stay = listed - 1 - dropouts
     law = binom(count - stay, rate * dropout / (1 - rate * (1 - dropout)))
-    fewest = np.maximum(min_cohort - stay, 0)
+    min_dropouts = np.maximum(min_cohort - stay, 0)
     # Differences lose digits; the largest term is a lower bound too.
-    without = np.maximum(law.cdf(gone - 1) - law.cdf(fewest - 1) - 1e-14, law.pmf(gone - 1))
-    ratio = 1 + law.pmf(gone) / np.maximum(without, 1e-300)
+    without = np.maximum(
+        law.cdf(dropouts - 1) - law.cdf(min_dropouts - 1) - 1e-14, law.pmf(dropouts - 1)
+    )
+    ratio = 1 + law.pmf(dropouts) / np.maximum(without, 1e-300)
     rates = np.minimum(1.0, rate * ratio / (rate * ratio + 1 - rate) * (1 + 1e-9))
     rates = np.maximum.accumulate(rates[::-1])[::-1]
     low = rate * (1 - dropout)
