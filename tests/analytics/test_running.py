@@ -41,6 +41,16 @@ def test_the_noise_is_the_same_whoever_drops_out(dropouts):
     assert answer.variance == query.plan.total_variance == query.plan.variance
 
 
+def test_users_that_drop_out_more_often_than_is_accounted_for_are_refused():
+    query = analytics.count(
+        clients=30, population=200, dropout=0.2, sampling="poisson", epsilon=1, delta=1e-5
+    )
+    with pytest.raises(DomainError, match="expected_dropout"):
+        analytics.run(
+            query, [["row"]] * 200, entropy=sk.SystemEntropy(), aggregate=fl.unmasked(dropout=0.2)
+        )
+
+
 def test_a_cyclic_query_is_asked_of_the_same_users_in_every_round():
     """Dealt anew without one of them, users of the first group are in the second one as well."""
     query = analytics.count(

@@ -151,6 +151,7 @@ class Aggregation:
     ) -> local.RoundResult:
         """Run one round."""
         if not round_.dropouts:
+            self._require_expected(plan)
             drawn = local.by_purpose(entropy)("dropout")
             dropouts = self.dropouts(round_.number, round_.members, entropy=drawn)
             round_ = replace(round_, dropouts=dropouts)
