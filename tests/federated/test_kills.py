@@ -49,7 +49,7 @@ def test_a_secret_run_killed_ten_times_forgets_no_release_that_was_seen(tmp_path
     shown = len((tmp_path / "shown").read_text().split())
     # Each kill wastes one round at most; the budget, the plan's own, then ends the run earlier.
     assert shown <= spent <= finished + kills
-    planned = plan(rounds=40, cohort=10, quantile_noise=0.1)
+    planned = plan(rounds=40, cohort=10, quantile_noise=0.1, expected_dropout=0.1)
     assert account.epsilon() <= planned.privacy().epsilon
 
 
