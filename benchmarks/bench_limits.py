@@ -27,7 +27,7 @@ from benchmarks.timing import Report
 
 import skellam as sk
 from skellam import accounting as acc
-from skellam.codec.codec import sampler_of
+from skellam.codec.arithmetic import sampler_of
 from skellam.errors import SkellamError
 
 CASES = 2_000

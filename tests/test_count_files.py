@@ -18,7 +18,7 @@ MAX_FILES_RUN = {
 MAX_FILES = 130
 NOT_COUNTED = ("skellam.twoserver", "skellam.engines.helper")
 """The second protocol and its service: packages that came after the limit was set."""
-MAX_LINES = 520
+MAX_LINES = 525
 """A file tells one story in about 500 lines."""
 SMALL = 60
 """Lines up to which a module with a single importer belongs into that importer."""

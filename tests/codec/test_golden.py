@@ -20,7 +20,7 @@ from skellam.codec import (
     SkellamShares,
     Unbiased,
 )
-from skellam.codec.codec import sampler_of
+from skellam.codec.arithmetic import sampler_of
 
 SEED = bytes(range(32))
 GOLDEN = Path(__file__).parents[1] / "vectors" / "codec.json"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from skellam.codec.arithmetic import WrapEstimate
 from skellam.codec.baseline import GaussianBaseline
-from skellam.codec.codec import Codec, public_seed
+from skellam.codec.codec import Codec
 from skellam.codec.spec import (
     MAX_INTEGER,
     MAX_RADIUS,
@@ -27,6 +27,7 @@ from skellam.codec.spec import (
     Unbiased,
     padded_length,
     paper_scale,
+    public_seed,
     rounded_norm_bound,
     sensitivity,
 )

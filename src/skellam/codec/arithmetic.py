@@ -16,16 +16,26 @@ residues has length ``R = exp(-(2 pi sigma / 2**b)**2 / 2)``, wrapped or not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skellam import _checks, _kernels
-from skellam.codec.spec import Integer, block_of, integer_norm
+from skellam.codec.spec import (
+    CentralDiscreteGaussian,
+    CentralSkellam,
+    DiscreteGaussianShares,
+    Integer,
+    NoiseSpec,
+    NoNoise,
+    SkellamShares,
+    block_of,
+    integer_norm,
+)
 from skellam.entropy import Entropy, SeededEntropy
 from skellam.errors import DomainError, KindError, WrapError
 from skellam.noise import DiscreteGaussianSampler, SkellamSampler
@@ -168,16 +178,6 @@ def upper_norm(y: NDArray[np.floating[Any]]) -> float:
     return math.sqrt(square * (1 + 2.0**-15) + len(y) * 2.0**-124)
 
 
-def upper_norms(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the `upper_norm` of each row."""
-    with np.errstate(over="ignore"):
-        squares = _kernels.square_norms(rows)
-    norms: NDArray[np.float64] = np.sqrt(squares * (1 + 2.0**-15) + rows.shape[1] * 2.0**-124)
-    for at in np.flatnonzero(np.isinf(squares)):
-        norms[at] = upper_norm(rows[at])
-    return norms
-
-
 def shrink(
     y: NDArray[np.float32], norm: float, radius: float, bound: float | None = None
 ) -> Iterator[NDArray[np.float32]]:
@@ -214,109 +214,10 @@ def round_conditional(y: NDArray[np.float32], max_square: float, *, entropy: Ent
     After `MAX_TRIES` failures it is zeros: dropping the client would leak that it failed.
     """
     integers = np.empty(len(y), dtype=np.int32)
-    if not any(_round(y, integers, entropy) <= max_square for _ in range(MAX_TRIES)):
+    if not any(round_into(y, integers, entropy) <= max_square for _ in range(MAX_TRIES)):
         integers[:] = 0
     for start in range(0, len(y), CHUNK):
         yield integers[start : start + CHUNK]
-
-
-def round_rows_unbiased(
-    y: NDArray[np.float32],
-    norms: NDArray[np.float64],
-    radius: float,
-    bound: float | None,
-    *,
-    entropies: Sequence[Entropy],
-) -> NDArray[np.signedinteger[Any]]:
-    """Return the rows of ``y``, short ones, as `round_unbiased` rounds each by its own entropy."""
-    factors = _row_factors(norms, radius)
-    if bound is None or bound > _kernels.MAX_MOSTLY:
-        y *= factors[:, None]
-        _kernels.shrink(y.reshape(-1), np.float32(1), _cut(bound))
-        return _round_rows(y, entropies)
-    coins, integers = np.empty(y.shape, dtype=np.uint16), np.empty(y.shape, dtype=np.int16)
-    fill_rows(coins, entropies)
-    # `round_mostly` multiplies by 2**16: here the factors have done so, for each row its own.
-    scaled = y * (factors * np.float32(2.0**16))[:, None]
-    at = _kernels.round_mostly(
-        scaled.reshape(-1),
-        np.float32(2.0**-16),
-        _cut(bound),
-        coins.reshape(-1),
-        integers.reshape(-1),
-    )
-    rows, columns = np.divmod(at, y.shape[1])
-    for row in np.unique(rows).tolist():
-        where = columns[rows == row]
-        left = y[row, where]
-        _kernels.shrink(left, factors[row], _cut(bound))
-        integers[row, where] = _decide(left, coins[row, where], entropies[row])
-    return integers
-
-
-def round_rows_conditional(
-    y: NDArray[np.float32],
-    norms: NDArray[np.float64],
-    radius: float,
-    max_square: float,
-    *,
-    entropies: Sequence[Entropy],
-) -> NDArray[np.int32]:
-    """Return the rows of ``y``, shrunk, as `round_conditional` rounds each by its own entropy."""
-    y *= _row_factors(norms, radius)[:, None]
-    integers = _round_rows(y, entropies)
-    # In float64 a sum of squares errs by less than 2**-30 of itself: few are near enough to count.
-    squares = np.square(integers, dtype=np.float64).sum(axis=1)
-    for row in np.flatnonzero(squares * (1 + 2.0**-30) > max_square).tolist():
-        rounded = integers[row]
-        if _kernels.sum_of_squares(rounded) > max_square and not any(
-            _round(y[row], rounded, entropies[row]) <= max_square for _ in range(MAX_TRIES - 1)
-        ):
-            rounded[:] = 0
-    return integers
-
-
-def _round_rows(y: NDArray[np.float32], entropies: Sequence[Entropy]) -> NDArray[np.int32]:
-    coins, integers = np.empty(y.shape, dtype=np.uint32), np.empty(y.shape, dtype=np.int32)
-    fill_rows(coins, entropies)
-    _kernels.round_stochastic(y.reshape(-1), coins.reshape(-1), integers.reshape(-1))
-    return integers
-
-
-def draw_rows(
-    sampler: Sampler, count: int, *, entropies: Sequence[Entropy]
-) -> NDArray[np.signedinteger[Any]]:
-    """Return a row of ``count`` draws, a span at most, from each entropy."""
-    rows = np.empty((len(entropies), count), dtype=sampler.dtype)
-    if _is_one(entropies):
-        sampler.draw_into(rows.reshape(-1), entropy=entropies[0])
-    else:
-        for row, entropy in zip(rows, entropies, strict=True):
-            sampler.draw_into(row, entropy=entropy)
-    return rows
-
-
-def fill_rows(rows: NDArray[Any], entropies: Sequence[Entropy]) -> None:
-    """Overwrite each row with random bits of its own entropy."""
-    if _is_one(entropies):
-        entropies[0].fill(rows)
-    else:
-        for row, entropy in zip(rows, entropies, strict=True):
-            entropy.fill(row)
-
-
-def _is_one(entropies: Sequence[Entropy]) -> bool:
-    return all(each is entropies[0] for each in entropies)
-
-
-def sum_of_rows(
-    rows: NDArray[np.signedinteger[Any]], bits: int
-) -> NDArray[np.unsignedinteger[Any]]:
-    """Return the sum of the rows modulo ``2**bits``."""
-    dtype = residue_dtype(bits)
-    total: NDArray[np.unsignedinteger[Any]] = np.add.reduce(rows.astype(dtype), axis=0, dtype=dtype)
-    total &= dtype.type((1 << bits) - 1)
-    return total
 
 
 def integer_vector(x: Tensors) -> Numbers:
@@ -371,18 +272,11 @@ def _shrinkage(norm: float, radius: float, bound: float | None) -> tuple[np.floa
     2**-150, far below ``radius``), which the last factor outweighs.
     """
     factor = np.float32(radius / norm * (1 - 2.0**-22) if norm > radius else 1)
-    return factor, _cut(bound)
+    return factor, float32_cut(bound)
 
 
-def _row_factors(norms: NDArray[np.float64], radius: float) -> NDArray[np.float32]:
-    """Return what `_shrinkage` multiplies each row by."""
-    factors = np.ones(len(norms), dtype=np.float32)
-    beyond = norms > radius
-    factors[beyond] = radius / norms[beyond] * (1 - 2.0**-22)
-    return factors
-
-
-def _cut(bound: float | None) -> np.float32:
+def float32_cut(bound: float | None) -> np.float32:
+    """Return the largest float32 that is at most ``bound``; infinity for none."""
     return np.float32(np.inf) if bound is None else _float32_below(bound)
 
 
@@ -403,11 +297,11 @@ def _round_short(
         if at.size:
             left = part[at]
             _kernels.shrink(left, factor, bound)
-            rounded[at] = _decide(left, drawn[at], entropy)
+            rounded[at] = decide(left, drawn[at], entropy)
         yield rounded
 
 
-def _decide(y: NDArray[np.float32], coins: NDArray[np.uint16], entropy: Entropy) -> NDArray[Any]:
+def decide(y: NDArray[np.float32], coins: NDArray[np.uint16], entropy: Entropy) -> NDArray[Any]:
     """Return ``y`` rounded with 48 random bits, of which ``coins`` are the first."""
     more = np.empty(len(y), dtype=np.uint32)
     entropy.fill(more)
@@ -427,13 +321,29 @@ def _round_long(
         yield integers[: len(part)]
 
 
-def _round(y: NDArray[np.float32], integers: NDArray[np.int32], entropy: Entropy) -> int:
+def round_into(y: NDArray[np.float32], integers: NDArray[np.int32], entropy: Entropy) -> int:
+    """Overwrite ``integers`` with ``y``, rounded, and return the square of their norm."""
     coins = np.empty(min(CHUNK, len(y)), dtype=np.uint32)
     for start in range(0, len(y), CHUNK):
         part = y[start : start + CHUNK]
         entropy.fill(coins[: len(part)])
         _kernels.round_stochastic(part, coins[: len(part)], integers[start : start + CHUNK])
     return _kernels.sum_of_squares(integers)
+
+
+def sampler_of(noise: NoiseSpec) -> Sampler | None:
+    """Return the sampler of what one party draws: a client its share, or the server."""
+    match noise:
+        case SkellamShares():
+            return SkellamSampler(noise.share)
+        case CentralSkellam(variance):
+            return SkellamSampler(variance)
+        case DiscreteGaussianShares(sigma) | CentralDiscreteGaussian(sigma):
+            return DiscreteGaussianSampler(sigma)
+        case NoNoise():
+            return None
+        case _ as never:
+            assert_never(never)
 
 
 def draw(sampler: Sampler, count: int, *, entropy: Entropy) -> Lattices:
@@ -464,6 +374,13 @@ def add_lattice(out: NDArray[np.unsignedinteger[Any]], lattice: Lattices, bits: 
     """Add ``lattice``, given in chunks, to ``out`` modulo ``2**bits``."""
     for start, part in zip(range(0, len(out), CHUNK), lattice, strict=True):
         _kernels.add_wrap(out[start : start + CHUNK], part, bits)
+
+
+def joined(
+    values: NDArray[np.unsignedinteger[Any]], clip_count: Residues | None
+) -> NDArray[np.unsignedinteger[Any]]:
+    """Return a message's residues with those of its clip count, if it has one, behind them."""
+    return values if clip_count is None else np.concatenate((values, clip_count.values))
 
 
 @dataclass(frozen=True, slots=True)

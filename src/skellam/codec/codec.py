@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from hashlib import sha256
@@ -16,38 +16,31 @@ from skellam import _checks
 from skellam.codec.arithmetic import (
     Lattices,
     Rotation,
-    Sampler,
     WrapEstimate,
     add_lattice,
     centred,
     coordinate_subset,
     draw,
-    draw_rows,
     excess,
     finite_peak,
     integer_chunks,
     integer_vector,
+    joined,
     peak_of,
     round_conditional,
-    round_rows_conditional,
-    round_rows_unbiased,
     round_unbiased,
+    sampler_of,
     shrink,
-    sum_of_rows,
     upper_norm,
-    upper_norms,
     wrap_estimate,
     wrapped,
 )
+from skellam.codec.rows import COORDINATES, draw_rows, exactly, lattice_rows, sum_of_rows
 from skellam.codec.spec import (
-    CentralDiscreteGaussian,
-    CentralSkellam,
     CodecSpec,
     Conditional,
-    DiscreteGaussianShares,
     Integer,
     NoiseSpec,
-    NoNoise,
     Sensitivity,
     SkellamShares,
     Unbiased,
@@ -56,31 +49,13 @@ from skellam.codec.spec import (
 )
 from skellam.entropy import SEED_BYTES, Entropy, SeededEntropy, random_bytes
 from skellam.errors import DomainError, KindError, ShapeError, ThresholdError
-from skellam.noise import DiscreteGaussianSampler, SkellamSampler
+from skellam.noise import SkellamSampler
 from skellam.vectors import Reals, Residues, Tensors, flatten, pack_residues, unpack_residues
 
 TAG_BYTES: Final = 8
 """Bytes in front of a packed message that tell which plan and round it belongs to."""
 _HUGE: Final = 2.0**64
 """Vectors that may be longer than this many clips are scaled down before float32 loses them."""
-_TOGETHER: Final = 1 << 17
-"""Coordinates of short vectors that are encoded at once: they and their noise stay in the cache."""
-
-
-def public_seed(*, plan: bytes, model: bytes, round_: int) -> bytes:
-    """Return the seed that the digests of plan and model fix for a round's rotation and subset.
-
-    Nobody can choose it after seeing the updates; privacy would hold even then, accuracy might not.
-    It says nothing about who takes part or how many: a released vector shows its rotation, so a
-    guess at anything that entered the seed could be confirmed from the release.
-    """
-    digest = sha256(b"skellam/2/public-seed")
-    for name, value in (("plan", plan), ("model", model)):
-        if not isinstance(value, bytes):
-            raise KindError(f"{name} must be a digest in bytes, got {type(value).__name__}")
-        digest.update(len(value).to_bytes(8, "big") + value)
-    digest.update(_checks.integer("round_", round_, 0, (1 << 63) - 1).to_bytes(8, "big"))
-    return digest.digest()
 
 
 @final
@@ -159,7 +134,7 @@ class Codec:
     @property
     def together(self) -> int:
         """How many vectors `encode_sum` encodes at once: several if they are short, else one."""
-        return max(1, _TOGETHER // self.spec.padded_dim)
+        return max(1, COORDINATES // self.spec.padded_dim)
 
     def encode_sum(
         self,
@@ -173,7 +148,7 @@ class Codec:
         Short vectors of several clients, at most `together`, take a fraction of the time of one by
         one. Clients that share a replayable entropy are encoded one by one, as they draw in turn.
         """
-        seeds, given = noise_seeds or [None] * len(entropies), _exactly(len(entropies), xs)
+        seeds, given = noise_seeds or [None] * len(entropies), exactly(len(entropies), xs)
         shared = len(set(map(id, entropies))) < len(entropies)
         if not 1 < len(entropies) <= self.together or (shared and entropies[0].replayable):
             return self.add(
@@ -181,7 +156,10 @@ class Codec:
                 for x, entropy, seed in zip(given, entropies, seeds, strict=True)
             )
         read, sides = self._read_rows(given, len(entropies))
-        total = sum_of_rows(self._lattice_rows(read, entropies), self.spec.bits)
+        total = sum_of_rows(
+            lattice_rows(self.spec, read, self._rotation, self._subset, entropies=entropies),
+            self.spec.bits,
+        )
         found = map(self._noise_source, entropies, seeds)
         sources = [source for source in found if source is not None]
         if self._sampler is not None and sources:
@@ -192,7 +170,7 @@ class Codec:
             sides, entropies=entropies, noise_seeds=seeds
         )
         replayable = any(entropy.replayable for entropy in entropies)
-        message = self.message(_joined(total, clip_count), replayable=replayable)
+        message = self.message(joined(total, clip_count), replayable=replayable)
         return replace(message, messages=len(entropies) * message.messages)
 
     def without_noise(self) -> Codec:
@@ -245,7 +223,7 @@ class Codec:
         )
         return replace(
             total,
-            values=_joined(values, clip_count),
+            values=joined(values, clip_count),
             replayable=total.replayable or entropy.replayable,
             label=self.final_label,
         )
@@ -268,7 +246,7 @@ class Codec:
         )
         return replace(
             total,
-            values=_joined(values, clip_count),
+            values=joined(values, clip_count),
             replayable=total.replayable or entropy.replayable,
             messages=total.messages + shares,
         )
@@ -300,7 +278,7 @@ class Codec:
         )
         return replace(
             total,
-            values=_joined(values, clip_count),
+            values=joined(values, clip_count),
             messages=total.messages - len(opened),
         )
 
@@ -400,7 +378,7 @@ class Codec:
         clip_count = self._clip_codec and self._clip_codec.encode(
             np.array([side]), entropy=entropy, noise_seed=noise_seed
         )
-        values = _joined(values, clip_count)
+        values = joined(values, clip_count)
         return self.message(values, replayable=entropy.replayable)
 
     def message(self, values: NDArray[Any], *, replayable: bool) -> Residues:
@@ -473,53 +451,11 @@ class Codec:
             if x is not None:
                 vector = self.vector(x)
                 try:
-                    self._read_into(rows[at], vector)
+                    rows[at] = self._read(vector)
                     sides[at] = self._clip_side(vector)
                 except DomainError:
                     rows[at] = 0
         return rows, list(sides[:, None])
-
-    def _read_into(self, row: NDArray[Any], vector: NDArray[Any]) -> None:
-        """Overwrite ``row`` with what `_read` gives."""
-        radius = self.spec.scale * self.spec.clip
-        if not self._is_integer:
-            with np.errstate(over="ignore"):
-                self._rotation.flip_into(row, vector, self.spec.scale)
-            if peak_of(row) * len(row) <= _HUGE * radius:
-                return
-        row[:] = self._read(vector)
-
-    def _lattice_rows(
-        self, read: NDArray[Any], entropies: Sequence[Entropy]
-    ) -> NDArray[np.signedinteger[Any]]:
-        """Return what `_lattice` gives for each row."""
-        match self.spec.rounding:
-            case Integer():
-                return read
-            case Unbiased(bound):
-                y, norms = self._prepared_rows(read)
-                return round_rows_unbiased(y, norms, self.spec.radius, bound, entropies=entropies)
-            case Conditional(beta):
-                y, norms = self._prepared_rows(read)
-                square = rounded_norm_square(self.spec.radius, self.spec.sent_dim, beta)
-                return round_rows_conditional(
-                    y, norms, self.spec.radius, square, entropies=entropies
-                )
-            case _ as never:
-                assert_never(never)
-
-    def _prepared_rows(
-        self, read: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Return what `_prepared` gives for each row."""
-        y = self._rotation.turned(read)
-        norms = upper_norms(y)
-        if self._subset is None:
-            return y, norms
-        y, radius = y[:, self._subset], self.spec.scale * self.spec.clip
-        beyond = norms > radius
-        y[beyond] *= (radius / norms[beyond]).astype(np.float32)[:, None]
-        return y, upper_norms(y)
 
     def _lattice(self, read: NDArray[Any], entropy: Entropy) -> Lattices:
         match self.spec.rounding:
@@ -587,34 +523,3 @@ def _clip_codec(bits: int, noise: NoiseSpec, seed: bytes) -> Codec:
         padded_dim=1,
     )
     return Codec(spec, public_seed=sha256(b"skellam/2/clip-count" + seed).digest())
-
-
-def _exactly(count: int, xs: Iterable[Tensors | None]) -> Iterator[Tensors | None]:
-    """Yield ``xs``, and raise `ShapeError` unless there are ``count``."""
-    found = 0
-    for found, x in enumerate(xs, start=1):
-        if found <= count:
-            yield x
-    if found != count:
-        raise ShapeError(f"xs must hold a vector for each of {count} entropies, got {found}")
-
-
-def _joined(
-    values: NDArray[np.unsignedinteger[Any]], clip_count: Residues | None
-) -> NDArray[np.unsignedinteger[Any]]:
-    return values if clip_count is None else np.concatenate((values, clip_count.values))
-
-
-def sampler_of(noise: NoiseSpec) -> Sampler | None:
-    """Return the sampler of what one party draws: a client its share, or the server."""
-    match noise:
-        case SkellamShares():
-            return SkellamSampler(noise.share)
-        case CentralSkellam(variance):
-            return SkellamSampler(variance)
-        case DiscreteGaussianShares(sigma) | CentralDiscreteGaussian(sigma):
-            return DiscreteGaussianSampler(sigma)
-        case NoNoise():
-            return None
-        case _ as never:
-            assert_never(never)

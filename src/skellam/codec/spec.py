@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 from typing import Final, assert_never
 
 from skellam import _checks
@@ -24,6 +25,22 @@ ASSUMPTIONS: Final = (
     "the neighbour is the same cohort with one client's vector zeroed and its noise kept",
     "the rounding coins are secret",
 )
+
+
+def public_seed(*, plan: bytes, model: bytes, round_: int) -> bytes:
+    """Return the seed that the digests of plan and model fix for a round's rotation and subset.
+
+    Nobody can choose it after seeing the updates; privacy would hold even then, accuracy might not.
+    It says nothing about who takes part or how many: a released vector shows its rotation, so a
+    guess at anything that entered the seed could be confirmed from the release.
+    """
+    digest = sha256(b"skellam/2/public-seed")
+    for name, value in (("plan", plan), ("model", model)):
+        if not isinstance(value, bytes):
+            raise KindError(f"{name} must be a digest in bytes, got {type(value).__name__}")
+        digest.update(len(value).to_bytes(8, "big") + value)
+    digest.update(_checks.integer("round_", round_, 0, (1 << 63) - 1).to_bytes(8, "big"))
+    return digest.digest()
 
 
 def padded_length(dimension: int) -> int:

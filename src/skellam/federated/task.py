@@ -34,11 +34,13 @@ from skellam.federated.data.examples import (
     public,
 )
 from skellam.federated.history import Record
-from skellam.federated.mapped import MappedTraining, agree, can_be_mapped
 from skellam.federated.optimizers import (
     SGD,
+    MappedTraining,
     Optimizer,
     Schedule,
+    agree,
+    can_be_mapped,
     described,
     described_optimizer,
     require_own,
