@@ -49,6 +49,8 @@ class Backend(Protocol):
 
     def square_norm(self, y: NDArray[Any]) -> float: ...
 
+    def square_norms(self, y: NDArray[np.float32]) -> NDArray[np.float64]: ...
+
     def shrink(self, y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> None: ...
 
     def look_up(
@@ -104,6 +106,11 @@ def square_norm(y: NDArray[Any]) -> float:
     small for float32 may vanish.
     """
     return _for_floats(len(y)).square_norm(y)
+
+
+def square_norms(y: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the `square_norm` of each row, the same float as alone; for rows below 2**20."""
+    return _for_floats(y.shape[1]).square_norms(y)
 
 
 def shrink(y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> None:

@@ -38,13 +38,8 @@ def _compiled(loop: Callable[_P, _T], fastmath: set[str] | bool = False) -> Call
 def hadamard(x: NDArray[np.float32]) -> None:
     """Replace the rows of ``x`` by their Walsh-Hadamard transforms."""
     length = x.shape[-1]
-    tile, block = min(length, _TILE), min(length, _BLOCK)
-    scratch = np.empty(tile, dtype=np.float32)
-    for part in x.reshape(-1, block):
-        _transform_tiles(part, tile, scratch)
-        _transform_across(part, tile)
-    for row in x.reshape(-1, length):
-        _transform_across(row, block)
+    block = min(length, _BLOCK)
+    _hadamard(x.reshape(-1), length, block, np.empty(min(length, _TILE), dtype=np.float32))
 
 
 def flip(
@@ -57,6 +52,13 @@ def flip(
 def square_norm(y: NDArray[Any]) -> float:
     """Return the sum of squares in float64."""
     return float(_square_norm(y))
+
+
+def square_norms(y: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the sum of squares of each row in float64."""
+    out = np.empty(len(y))
+    _square_norms(y, out)
+    return out
 
 
 def shrink(y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> None:
@@ -130,6 +132,12 @@ def _square_norm(y: NDArray[Any]) -> float:
     return total
 
 
+@_compiled
+def _square_norms(y: NDArray[Any], out: NDArray[np.float64]) -> None:
+    for i in range(len(y)):
+        out[i] = _square_norm(y[i])
+
+
 @partial(_compiled, fastmath={"reassoc"})
 def _sum_in_any_order(y: NDArray[Any]) -> float:
     total = 0.0
@@ -197,6 +205,17 @@ def _sum_of_squares(values: NDArray[np.int32]) -> tuple[np.uint64, np.uint64]:
 def _add_wrap(out: NDArray[Any], addend: NDArray[Any], mask: np.unsignedinteger[Any]) -> None:
     for i in range(len(out)):
         out[i] = (out[i] + addend[i]) & mask
+
+
+@_compiled
+def _hadamard(
+    x: NDArray[np.float32], length: int, block: int, scratch: NDArray[np.float32]
+) -> None:
+    for start in range(0, len(x), block):
+        _transform_tiles(x[start : start + block], len(scratch), scratch)
+        _transform_across(x[start : start + block], len(scratch))
+    for start in range(0, len(x), length):
+        _transform_across(x[start : start + length], block)
 
 
 @_compiled

@@ -62,6 +62,16 @@ def square_norm(y: NDArray[Any]) -> float:
     return float(np.vecdot(rows, rows).sum(dtype=np.float64)) + float(rest @ rest)
 
 
+def square_norms(y: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the sum of squares of each row."""
+    rows = y[:, : y.shape[1] & -_SUMMED]
+    rest = y[:, rows.shape[1] :]
+    rows = rows.reshape(len(y), -1, _SUMMED)
+    totals: NDArray[np.float64] = np.vecdot(rows, rows).astype(np.float64).sum(axis=1)
+    totals += np.vecdot(rest, rest)
+    return totals
+
+
 def shrink(y: NDArray[np.float32], factor: np.float32, bound: np.float32) -> None:
     """Multiply ``y`` by ``factor`` and cut it to ``-bound .. bound``."""
     y *= factor

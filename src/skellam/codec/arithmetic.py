@@ -16,7 +16,7 @@ residues has length ``R = exp(-(2 pi sigma / 2**b)**2 / 2)``, wrapped or not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -55,7 +55,7 @@ Lattices = Iterator[NDArray[np.signedinteger[Any]]]
 class Rotation:
     """The rotation of a round: the same for whoever knows its public seed."""
 
-    __slots__ = ("_block", "_root", "_signs", "padded_dim")
+    __slots__ = ("_block", "_factors", "_root", "_signs", "padded_dim")
 
     def __init__(self, padded_dim: int, public_seed: bytes) -> None:
         self.padded_dim = padded_dim
@@ -63,6 +63,7 @@ class Rotation:
         self._root = math.sqrt(self._block)
         self._signs = np.empty(-(-padded_dim // 8), dtype=np.uint8)
         SeededEntropy(public_seed, "codec/signs").fill(self._signs)
+        self._factors: dict[tuple[float, np.dtype[Any]], NDArray[Any]] = {}
 
     def forward(self, x: NDArray[np.floating[Any]], gain: float) -> NDArray[np.float32]:
         """Return ``gain`` times the rotation of ``x`` padded with zeros."""
@@ -75,8 +76,20 @@ class Rotation:
         _kernels.flip(x, self._signs, gain / self._root, out[: len(x)])
         return out
 
+    def flip_into(
+        self, row: NDArray[np.float32], x: NDArray[np.floating[Any]], gain: float
+    ) -> None:
+        """Overwrite ``row`` with what `flipped` gives; the factors are kept for the next."""
+        key = (gain, x.dtype)
+        if key not in self._factors:
+            signs = np.unpackbits(self._signs, count=len(x), bitorder="little")
+            factor = x.dtype.type(gain / self._root)
+            self._factors[key] = np.where(signs, -factor, factor)
+        np.multiply(x, self._factors[key], out=row[: len(x)], casting="same_kind")
+        row[len(x) :] = 0
+
     def turned(self, flipped: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Overwrite a vector that is `flipped` with its rotation, and return it."""
+        """Overwrite what is `flipped`, a vector or rows, with its rotation, and return it."""
         _transform(flipped, self._block)
         return flipped
 
@@ -98,20 +111,21 @@ def coordinate_subset(dimension: int, sent: int, public_seed: bytes) -> NDArray[
 
 
 def _transform(y: NDArray[np.float32], block: int) -> None:
-    blocks = y.reshape(-1, block)
-    _kernels.hadamard(blocks)
-    if len(blocks) > 1:
-        _mix(blocks)
+    _kernels.hadamard(y.reshape(-1, block))
+    if y.shape[-1] > block:
+        _mix(y.reshape(-1, y.shape[-1] // block, block))
 
 
 def _mix(blocks: NDArray[np.float32]) -> None:
-    count, length = blocks.shape
+    """Transform across the blocks of each vector; the first index is the vector's."""
+    rows, count, length = blocks.shape
     # Products of fewer than 2**18 multiplications, for which OpenBLAS starts no threads.
     width = min(length, 1 << ((1 << 18) // count**2).bit_length() - 1)
-    tiles = blocks.reshape(count, -1, width).swapaxes(0, 1)
+    tiles = blocks.reshape(rows, count, -1, width).swapaxes(1, 2)
     step = max(1, CHUNK // (count * width))
-    for start in range(0, len(tiles), step):
-        tiles[start : start + step] = _hartley(count) @ tiles[start : start + step]
+    for start in range(0, tiles.shape[1], step):
+        part = tiles[:, start : start + step]
+        part[:] = _hartley(count) @ part
 
 
 @cache
@@ -154,6 +168,16 @@ def upper_norm(y: NDArray[np.floating[Any]]) -> float:
     return math.sqrt(square * (1 + 2.0**-15) + len(y) * 2.0**-124)
 
 
+def upper_norms(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the `upper_norm` of each row."""
+    with np.errstate(over="ignore"):
+        squares = _kernels.square_norms(rows)
+    norms: NDArray[np.float64] = np.sqrt(squares * (1 + 2.0**-15) + rows.shape[1] * 2.0**-124)
+    for at in np.flatnonzero(np.isinf(squares)):
+        norms[at] = upper_norm(rows[at])
+    return norms
+
+
 def shrink(
     y: NDArray[np.float32], norm: float, radius: float, bound: float | None = None
 ) -> Iterator[NDArray[np.float32]]:
@@ -181,7 +205,7 @@ def round_unbiased(
     """
     if bound is not None and bound <= _kernels.MAX_MOSTLY:
         return _round_short(y, *_shrinkage(norm, radius, bound), entropy=entropy)
-    return _round_long(shrink(y, norm, radius, bound), entropy=entropy)
+    return _round_long(y, shrink(y, norm, radius, bound), entropy=entropy)
 
 
 def round_conditional(y: NDArray[np.float32], max_square: float, *, entropy: Entropy) -> Lattices:
@@ -194,6 +218,105 @@ def round_conditional(y: NDArray[np.float32], max_square: float, *, entropy: Ent
         integers[:] = 0
     for start in range(0, len(y), CHUNK):
         yield integers[start : start + CHUNK]
+
+
+def round_rows_unbiased(
+    y: NDArray[np.float32],
+    norms: NDArray[np.float64],
+    radius: float,
+    bound: float | None,
+    *,
+    entropies: Sequence[Entropy],
+) -> NDArray[np.signedinteger[Any]]:
+    """Return the rows of ``y``, short ones, as `round_unbiased` rounds each by its own entropy."""
+    factors = _row_factors(norms, radius)
+    if bound is None or bound > _kernels.MAX_MOSTLY:
+        y *= factors[:, None]
+        _kernels.shrink(y.reshape(-1), np.float32(1), _cut(bound))
+        return _round_rows(y, entropies)
+    coins, integers = np.empty(y.shape, dtype=np.uint16), np.empty(y.shape, dtype=np.int16)
+    fill_rows(coins, entropies)
+    # `round_mostly` multiplies by 2**16: here the factors have done so, for each row its own.
+    scaled = y * (factors * np.float32(2.0**16))[:, None]
+    at = _kernels.round_mostly(
+        scaled.reshape(-1),
+        np.float32(2.0**-16),
+        _cut(bound),
+        coins.reshape(-1),
+        integers.reshape(-1),
+    )
+    rows, columns = np.divmod(at, y.shape[1])
+    for row in np.unique(rows).tolist():
+        where = columns[rows == row]
+        left = y[row, where]
+        _kernels.shrink(left, factors[row], _cut(bound))
+        integers[row, where] = _decide(left, coins[row, where], entropies[row])
+    return integers
+
+
+def round_rows_conditional(
+    y: NDArray[np.float32],
+    norms: NDArray[np.float64],
+    radius: float,
+    max_square: float,
+    *,
+    entropies: Sequence[Entropy],
+) -> NDArray[np.int32]:
+    """Return the rows of ``y``, shrunk, as `round_conditional` rounds each by its own entropy."""
+    y *= _row_factors(norms, radius)[:, None]
+    integers = _round_rows(y, entropies)
+    # In float64 a sum of squares errs by less than 2**-30 of itself: few are near enough to count.
+    squares = np.square(integers, dtype=np.float64).sum(axis=1)
+    for row in np.flatnonzero(squares * (1 + 2.0**-30) > max_square).tolist():
+        rounded = integers[row]
+        if _kernels.sum_of_squares(rounded) > max_square and not any(
+            _round(y[row], rounded, entropies[row]) <= max_square for _ in range(MAX_TRIES - 1)
+        ):
+            rounded[:] = 0
+    return integers
+
+
+def _round_rows(y: NDArray[np.float32], entropies: Sequence[Entropy]) -> NDArray[np.int32]:
+    coins, integers = np.empty(y.shape, dtype=np.uint32), np.empty(y.shape, dtype=np.int32)
+    fill_rows(coins, entropies)
+    _kernels.round_stochastic(y.reshape(-1), coins.reshape(-1), integers.reshape(-1))
+    return integers
+
+
+def draw_rows(
+    sampler: Sampler, count: int, *, entropies: Sequence[Entropy]
+) -> NDArray[np.signedinteger[Any]]:
+    """Return a row of ``count`` draws, a span at most, from each entropy."""
+    rows = np.empty((len(entropies), count), dtype=sampler.dtype)
+    if _is_one(entropies):
+        sampler.draw_into(rows.reshape(-1), entropy=entropies[0])
+    else:
+        for row, entropy in zip(rows, entropies, strict=True):
+            sampler.draw_into(row, entropy=entropy)
+    return rows
+
+
+def fill_rows(rows: NDArray[Any], entropies: Sequence[Entropy]) -> None:
+    """Overwrite each row with random bits of its own entropy."""
+    if _is_one(entropies):
+        entropies[0].fill(rows)
+    else:
+        for row, entropy in zip(rows, entropies, strict=True):
+            entropy.fill(row)
+
+
+def _is_one(entropies: Sequence[Entropy]) -> bool:
+    return all(each is entropies[0] for each in entropies)
+
+
+def sum_of_rows(
+    rows: NDArray[np.signedinteger[Any]], bits: int
+) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the sum of the rows modulo ``2**bits``."""
+    dtype = residue_dtype(bits)
+    total: NDArray[np.unsignedinteger[Any]] = np.add.reduce(rows.astype(dtype), axis=0, dtype=dtype)
+    total &= dtype.type((1 << bits) - 1)
+    return total
 
 
 def integer_vector(x: Tensors) -> Numbers:
@@ -248,7 +371,19 @@ def _shrinkage(norm: float, radius: float, bound: float | None) -> tuple[np.floa
     2**-150, far below ``radius``), which the last factor outweighs.
     """
     factor = np.float32(radius / norm * (1 - 2.0**-22) if norm > radius else 1)
-    return factor, np.float32(np.inf) if bound is None else _float32_below(bound)
+    return factor, _cut(bound)
+
+
+def _row_factors(norms: NDArray[np.float64], radius: float) -> NDArray[np.float32]:
+    """Return what `_shrinkage` multiplies each row by."""
+    factors = np.ones(len(norms), dtype=np.float32)
+    beyond = norms > radius
+    factors[beyond] = radius / norms[beyond] * (1 - 2.0**-22)
+    return factors
+
+
+def _cut(bound: float | None) -> np.float32:
+    return np.float32(np.inf) if bound is None else _float32_below(bound)
 
 
 def _float32_below(bound: float) -> np.float32:
@@ -259,8 +394,8 @@ def _float32_below(bound: float) -> np.float32:
 def _round_short(
     y: NDArray[np.float32], factor: np.float32, bound: np.float32, *, entropy: Entropy
 ) -> Iterator[NDArray[np.int16]]:
-    coins = np.empty(CHUNK, dtype=np.uint16)
-    integers = np.empty(CHUNK, dtype=np.int16)
+    coins = np.empty(min(CHUNK, len(y)), dtype=np.uint16)
+    integers = np.empty(len(coins), dtype=np.int16)
     for part in _chunks(y):
         drawn, rounded = coins[: len(part)], integers[: len(part)]
         entropy.fill(drawn)
@@ -282,10 +417,10 @@ def _decide(y: NDArray[np.float32], coins: NDArray[np.uint16], entropy: Entropy)
 
 
 def _round_long(
-    chunks: Iterator[NDArray[np.float32]], *, entropy: Entropy
+    y: NDArray[np.float32], chunks: Iterator[NDArray[np.float32]], *, entropy: Entropy
 ) -> Iterator[NDArray[np.int32]]:
-    coins = np.empty(CHUNK, dtype=np.uint32)
-    integers = np.empty(CHUNK, dtype=np.int32)
+    coins = np.empty(min(CHUNK, len(y)), dtype=np.uint32)
+    integers = np.empty(len(coins), dtype=np.int32)
     for part in chunks:
         entropy.fill(coins[: len(part)])
         _kernels.round_stochastic(part, coins[: len(part)], integers[: len(part)])

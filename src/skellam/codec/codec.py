@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from hashlib import sha256
@@ -22,15 +22,20 @@ from skellam.codec.arithmetic import (
     centred,
     coordinate_subset,
     draw,
+    draw_rows,
     excess,
     finite_peak,
     integer_chunks,
     integer_vector,
     peak_of,
     round_conditional,
+    round_rows_conditional,
+    round_rows_unbiased,
     round_unbiased,
     shrink,
+    sum_of_rows,
     upper_norm,
+    upper_norms,
     wrap_estimate,
     wrapped,
 )
@@ -58,6 +63,8 @@ TAG_BYTES: Final = 8
 """Bytes in front of a packed message that tell which plan and round it belongs to."""
 _HUGE: Final = 2.0**64
 """Vectors that may be longer than this many clips are scaled down before float32 loses them."""
+_TOGETHER: Final = 1 << 17
+"""Coordinates of short vectors that are encoded at once: they and their noise stay in the cache."""
 
 
 def public_seed(*, plan: bytes, model: bytes, round_: int) -> bytes:
@@ -129,9 +136,14 @@ class Codec:
         return self._message(self._read(vector), entropy, noise_seed, self._clip_side(vector))
 
     def encode_or_zeros(
-        self, x: Tensors, *, entropy: Entropy, noise_seed: bytes | None = None
+        self, x: Tensors | None, *, entropy: Entropy, noise_seed: bytes | None = None
     ) -> Residues:
-        """Encode ``x``, or zeros where `encode` would refuse its entries: no share is lost."""
+        """Encode ``x``, or zeros for ``None`` and where `encode` would refuse its entries.
+
+        So no share of noise is lost.
+        """
+        if x is None:
+            return self.encode_zeros(entropy=entropy, noise_seed=noise_seed)
         vector = self.vector(x)
         try:
             read, side = self._read(vector), self._clip_side(vector)
@@ -143,6 +155,45 @@ class Codec:
         """Return a message of nothing but noise, for a client that sits the round out unseen."""
         zeros = np.zeros(self.spec.dimension, dtype=np.int32 if self._is_integer else np.float32)
         return self._message(self._read(zeros), entropy, noise_seed, 0)
+
+    @property
+    def together(self) -> int:
+        """How many vectors `encode_sum` encodes at once: several if they are short, else one."""
+        return max(1, _TOGETHER // self.spec.padded_dim)
+
+    def encode_sum(
+        self,
+        xs: Iterable[Tensors | None],
+        *,
+        entropies: Sequence[Entropy],
+        noise_seeds: Sequence[bytes | None] | None = None,
+    ) -> Residues:
+        """Return the sum of one message a client, each as `encode_or_zeros` gives it, bit for bit.
+
+        Short vectors of several clients, at most `together`, take a fraction of the time of one by
+        one. Clients that share a replayable entropy are encoded one by one, as they draw in turn.
+        """
+        seeds, given = noise_seeds or [None] * len(entropies), _exactly(len(entropies), xs)
+        shared = len(set(map(id, entropies))) < len(entropies)
+        if not 1 < len(entropies) <= self.together or (shared and entropies[0].replayable):
+            return self.add(
+                self.encode_or_zeros(x, entropy=entropy, noise_seed=seed)
+                for x, entropy, seed in zip(given, entropies, seeds, strict=True)
+            )
+        read, sides = self._read_rows(given, len(entropies))
+        total = sum_of_rows(self._lattice_rows(read, entropies), self.spec.bits)
+        found = map(self._noise_source, entropies, seeds)
+        sources = [source for source in found if source is not None]
+        if self._sampler is not None and sources:
+            noise = draw_rows(self._sampler, self.spec.sent_dim, entropies=sources)
+            total += sum_of_rows(noise, self.spec.bits)
+            total &= total.dtype.type((1 << self.spec.bits) - 1)
+        clip_count = self._clip_codec and self._clip_codec.encode_sum(
+            sides, entropies=entropies, noise_seeds=seeds
+        )
+        replayable = any(entropy.replayable for entropy in entropies)
+        message = self.message(_joined(total, clip_count), replayable=replayable)
+        return replace(message, messages=len(entropies) * message.messages)
 
     def without_noise(self) -> Codec:
         """Return this codec for messages without noise, for simulation.
@@ -357,6 +408,13 @@ class Codec:
         return Residues(values, self.spec.bits, self.label, replayable, int(self._noisy))
 
     def _noise(self, entropy: Entropy, noise_seed: bytes | None) -> Lattices | None:
+        source = self._noise_source(entropy, noise_seed)
+        if source is None or self._sampler is None:
+            return None
+        return draw(self._sampler, self.spec.sent_dim, entropy=source)
+
+    def _noise_source(self, entropy: Entropy, noise_seed: bytes | None) -> Entropy | None:
+        """Return where a message's noise is drawn from, if it has any."""
         if not self._noisy:
             return None
         if self.spec.removable and noise_seed is None:
@@ -367,8 +425,7 @@ class Codec:
             raise DomainError("noise_seed must be None: the noise of this spec is not removable")
         if self._sampler is None or self.spec.central:
             return None
-        source = entropy if noise_seed is None else self._noise_stream(noise_seed)
-        return draw(self._sampler, self.spec.sent_dim, entropy=source)
+        return entropy if noise_seed is None else self._noise_stream(noise_seed)
 
     def _noise_stream(self, seed: bytes) -> Entropy:
         # The label is in the context: no other round, plan or clip count draws the same bits.
@@ -403,6 +460,66 @@ class Codec:
         # is at least the peak, so it stays at or above the clip. The factor may be no normal
         # float32.
         return self._rotation.flipped(vector.astype(np.float64), radius / finite_peak(vector))
+
+    def _read_rows(
+        self, xs: Iterable[Tensors | None], count: int
+    ) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
+        """Return what `_read` gives for each vector, or zeros, and the sides of the clip."""
+        spec, sides = self.spec, np.zeros(count, dtype=np.int64)
+        rows = np.zeros(
+            (count, spec.padded_dim), dtype=np.int32 if self._is_integer else np.float32
+        )
+        for at, x in enumerate(xs):
+            if x is not None:
+                vector = self.vector(x)
+                try:
+                    self._read_into(rows[at], vector)
+                    sides[at] = self._clip_side(vector)
+                except DomainError:
+                    rows[at] = 0
+        return rows, list(sides[:, None])
+
+    def _read_into(self, row: NDArray[Any], vector: NDArray[Any]) -> None:
+        """Overwrite ``row`` with what `_read` gives."""
+        radius = self.spec.scale * self.spec.clip
+        if not self._is_integer:
+            with np.errstate(over="ignore"):
+                self._rotation.flip_into(row, vector, self.spec.scale)
+            if peak_of(row) * len(row) <= _HUGE * radius:
+                return
+        row[:] = self._read(vector)
+
+    def _lattice_rows(
+        self, read: NDArray[Any], entropies: Sequence[Entropy]
+    ) -> NDArray[np.signedinteger[Any]]:
+        """Return what `_lattice` gives for each row."""
+        match self.spec.rounding:
+            case Integer():
+                return read
+            case Unbiased(bound):
+                y, norms = self._prepared_rows(read)
+                return round_rows_unbiased(y, norms, self.spec.radius, bound, entropies=entropies)
+            case Conditional(beta):
+                y, norms = self._prepared_rows(read)
+                square = rounded_norm_square(self.spec.radius, self.spec.sent_dim, beta)
+                return round_rows_conditional(
+                    y, norms, self.spec.radius, square, entropies=entropies
+                )
+            case _ as never:
+                assert_never(never)
+
+    def _prepared_rows(
+        self, read: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Return what `_prepared` gives for each row."""
+        y = self._rotation.turned(read)
+        norms = upper_norms(y)
+        if self._subset is None:
+            return y, norms
+        y, radius = y[:, self._subset], self.spec.scale * self.spec.clip
+        beyond = norms > radius
+        y[beyond] *= (radius / norms[beyond]).astype(np.float32)[:, None]
+        return y, upper_norms(y)
 
     def _lattice(self, read: NDArray[Any], entropy: Entropy) -> Lattices:
         match self.spec.rounding:
@@ -470,6 +587,16 @@ def _clip_codec(bits: int, noise: NoiseSpec, seed: bytes) -> Codec:
         padded_dim=1,
     )
     return Codec(spec, public_seed=sha256(b"skellam/2/clip-count" + seed).digest())
+
+
+def _exactly(count: int, xs: Iterable[Tensors | None]) -> Iterator[Tensors | None]:
+    """Yield ``xs``, and raise `ShapeError` unless there are ``count``."""
+    found = 0
+    for found, x in enumerate(xs, start=1):
+        if found <= count:
+            yield x
+    if found != count:
+        raise ShapeError(f"xs must hold a vector for each of {count} entropies, got {found}")
 
 
 def _joined(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, islice
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -276,12 +276,13 @@ def sum_unmasked(
         raise DomainError("dropout must be 0 here: nobody drops out, and nothing is removed")
     sent = 0
 
-    def messages() -> Iterator[Residues]:
+    def sums() -> Iterator[Residues]:
         nonlocal sent
-        for sent, x in enumerate(vectors, start=1):  # noqa: B007  (counted for the check below)
-            yield codec.encode_or_zeros(x, entropy=entropy)
+        while group := list(islice(vectors, 1 if entropy.replayable else codec.together)):
+            sent += len(group)
+            yield codec.encode_sum(group, entropies=[entropy] * len(group))
 
-    total = codec.add(messages())
+    total = codec.add(sums())
     if sent != cohort:
         raise ShapeError(f"there must be {cohort} updates, one of each client, got {sent}")
     return codec.decode(with_central_noise(codec, total, entropy=entropy))
@@ -311,7 +312,10 @@ def _noise_seed(codec: Codec, number: int, entropy: EntropySource) -> bytes | No
 def _messages(
     codec: Codec, update: ClientUpdate, seeds: Mapping[int, bytes | None], entropy: EntropySource
 ) -> Generator[Residues]:
-    """Yield the messages of the clients that have ``seeds``, each valid until the next."""
+    """Yield the messages of the clients that have ``seeds``, or sums of several short ones.
+
+    Each is valid until the next.
+    """
     long = codec.spec.message_len >= _LONG
     secret = long and all(isinstance(entropy(f"client/{n}"), SystemEntropy) for n in seeds)
     processes = workers.available() if secret else 0
@@ -319,17 +323,21 @@ def _messages(
         jobs = ((update(n), seeds[n]) for n in seeds)
         yield from workers.encode(codec, jobs, processes=processes)
     else:
-        yield from (message(codec, n, update, seeds[n], entropy) for n in seeds)
+        numbers, size = [*seeds], codec.together
+        for group in (numbers[at : at + size] for at in range(0, len(numbers), size)):
+            yield codec.encode_sum(
+                map(update, group),
+                entropies=[entropy(f"client/{n}") for n in group],
+                noise_seeds=[seeds[n] for n in group],
+            )
 
 
 def message(
     codec: Codec, number: int, update: ClientUpdate, seed: bytes | None, entropy: EntropySource
 ) -> Residues:
     """Return what a client sends before masks."""
-    own, vector = entropy(f"client/{number}"), update(number)
-    if vector is None:
-        return codec.encode_zeros(entropy=own, noise_seed=seed)
-    return codec.encode_or_zeros(vector, entropy=own, noise_seed=seed)
+    own = entropy(f"client/{number}")
+    return codec.encode_or_zeros(update(number), entropy=own, noise_seed=seed)
 
 
 def released(
