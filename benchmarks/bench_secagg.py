@@ -46,7 +46,7 @@ REMEMBERED: tuple[Any, ...] = (
     graph.sparsest,
     graph.graph,
     messages.participants_of,
-    messages._attested,  # noqa: SLF001
+    messages._verified,  # noqa: SLF001
 )
 
 

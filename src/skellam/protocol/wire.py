@@ -56,6 +56,15 @@ class Reader:
             raise MessageError("the message ends too early; it was truncated")
         return layout.unpack_from(self._data, at)
 
+    def blob(self, limit: int) -> bytes:
+        """Return at most ``limit`` bytes, behind their length in four."""
+        start = self._at + 4
+        count = int.from_bytes(self._data[self._at : start], "big")
+        self._at = end = start + (count if count <= limit else _bounded(count, limit))
+        if end > len(self._data):
+            raise MessageError("the message ends too early; it was truncated")
+        return self._data[start:end]
+
     def length(self, limit: int) -> int:
         """Return the next four bytes as a number of at most ``limit``."""
         (count,) = self.unpack(_LENGTH)
@@ -137,7 +146,7 @@ class Blob:
 
     def read(self, reader: Reader) -> bytes:
         """Take length and bytes."""
-        return reader.take(reader.length(self.limit))
+        return reader.blob(self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +232,7 @@ class Nested:
 
     def read(self, reader: Reader) -> Any:  # noqa: ANN401
         """Take its fields."""
-        return self.kind(**read_fields(self.kind, reader))
+        return self.kind(*read_values(_layout(cast(Hashable, self.kind)), reader))
 
 
 def _bounded(value: int, limit: int) -> int:
@@ -264,13 +273,18 @@ def body(record: object) -> bytes:
 def read_fields(kind: type[Any], reader: Reader) -> dict[str, Any]:
     """Take the fields of ``kind``."""
     layout = _layout(cast(Hashable, kind))
+    return dict(zip(layout.names, read_values(layout, reader), strict=True))
+
+
+def read_values(layout: _Layout, reader: Reader) -> list[Any]:
+    """Take the fields of a record in their order."""
     values: list[Any] = []
     for run in layout.runs:
         if isinstance(run, Struct):
             values += reader.unpack(run)
         else:
             values.append(run.read(reader))
-    return dict(zip(layout.names, values, strict=True))
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +342,9 @@ def decode(kind: type[T], tag: int, data: bytes) -> T:
     reader = Reader(data)
     read_head(reader, tag)
     try:
-        values = read_fields(kind, reader)
+        values = read_values(_layout(cast(Hashable, kind)), reader)
         reader.finish()
-        return kind(**values)
+        return kind(*values)
     except DomainError as error:
         raise MessageError(str(error)) from error
 

@@ -8,16 +8,17 @@ killed and shares again does not spend one twice.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from struct import Struct
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from skellam.entropy import Entropy, derive_key, random_bytes
+from skellam.entropy import derive_key
 from skellam.errors import TamperError
 
-_NONCE = 12
-SEAL_BYTES = _NONCE + 16
+NONCE_BYTES = 12
+SEAL_BYTES = NONCE_BYTES + 16
 """By how much a seal lengthens what it seals."""
 _FIELD = (1 << 255) - 19
 _ORDER_8 = (
@@ -97,20 +98,21 @@ def self_mask(seed: bytes, context: bytes) -> bytes:
     return derive_key(seed, b"secagg/self" + context)
 
 
-def seal(channel: bytes, dealer: int, holder: int, plaintext: bytes, *, entropy: Entropy) -> bytes:
-    """Encrypt and authenticate (AES-256-GCM) what ``dealer`` sends to ``holder``."""
-    nonce = random_bytes(_NONCE, entropy=entropy)
+def seal(channel: bytes, dealer: int, holder: int, plaintext: bytes, *, nonce: bytes) -> bytes:
+    """Encrypt and authenticate (AES-256-GCM) what ``dealer`` sends to ``holder``.
+
+    ``nonce`` is `NONCE_BYTES` fresh random bytes.
+    """
     return nonce + AESGCM(channel).encrypt(nonce, plaintext, _pair(dealer, holder))
 
 
 def unseal(channel: bytes, dealer: int, holder: int, sealed: bytes) -> bytes:
     """Return the plaintext, or raise `TamperError`."""
-    nonce, ciphertext = sealed[:_NONCE], sealed[_NONCE:]
+    nonce, ciphertext = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
     try:
         return AESGCM(channel).decrypt(nonce, ciphertext, _pair(dealer, holder))
     except (InvalidTag, ValueError) as error:
         raise TamperError("an envelope was not sealed for this holder in this round") from error
 
 
-def _pair(first: int, second: int) -> bytes:
-    return first.to_bytes(8, "big") + second.to_bytes(8, "big")
+_pair = Struct(">QQ").pack

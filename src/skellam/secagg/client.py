@@ -31,7 +31,14 @@ from skellam.entropy import Entropy, random_bytes
 from skellam.errors import TamperError, ThresholdError
 from skellam.protocol.masks import add_masks
 from skellam.protocol.wire import Digest, Fixed, Id, Ids, Indices, Many, Nested, Uint
-from skellam.secagg.channel import channel_purpose, mask_purpose, seal, self_mask, unseal
+from skellam.secagg.channel import (
+    NONCE_BYTES,
+    channel_purpose,
+    mask_purpose,
+    seal,
+    self_mask,
+    unseal,
+)
 from skellam.secagg.messages import (
     MAX_SECRETS,
     Advertisement,
@@ -122,9 +129,11 @@ class ShareKeys(Phase[Party]):
         own = bundles.pop(index)
         known = attested(Advertisement, entries[[*bundles]], party.roster, party.round.digest)
         near = self._meet(known, peers.context)
+        random = random_bytes(NONCE_BYTES * len(near), entropy=entropy)
+        nonces = (random[at : at + NONCE_BYTES] for at in range(0, len(random), NONCE_BYTES))
         envelopes = tuple(
-            self._envelope(to, held, peers.context, entropy)
-            for to, held in zip(near, bundles.values(), strict=True)
+            self._envelope(to, held, peers.context, nonce)
+            for to, held, nonce in zip(near, bundles.values(), nonces, strict=True)
         )
         message = self._key_shares(secrets, own, envelopes, peers.context)
         return MaskedInput(party, peers.context, peers.ids, secrets, near, own), message
@@ -144,9 +153,9 @@ class ShareKeys(Phase[Party]):
             for other in others
         )
 
-    def _envelope(self, to: Neighbour, held: Held, context: bytes, entropy: Entropy) -> bytes:
+    def _envelope(self, to: Neighbour, held: Held, context: bytes, nonce: bytes) -> bytes:
         me = self.setting.identity
-        sealed = seal(to.channel, me.number, to.number, held.bundle, entropy=entropy)
+        sealed = seal(to.channel, me.number, to.number, held.bundle, nonce=nonce)
         commitments = held.commitments(context, to.number)
         return Envelope(me.number, to.number, commitments, sealed).signed(me, context)
 
@@ -210,7 +219,8 @@ class MaskedInput(Phase[Party]):
         if len(dealers) < needed:
             raise ThresholdError(f"{len(dealers)} of {len(self.ids)} shared keys; {needed} must")
         known = [self.setting.identity.number, *(to.number for to in self.near)]
-        mine, *dealt = np.isin(np.array(known, dtype="<u8"), self.ids[dealers])
+        at = np.searchsorted(self.ids, np.array(known, dtype="<u8"))
+        mine, *dealt = _marked(dealers, len(self.ids))[at].tolist()
         if not mine:
             raise TamperError("the list of dealers leaves this client out")
         return [to for to, present in zip(self.near, dealt, strict=True) if present]

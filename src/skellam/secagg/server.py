@@ -8,6 +8,7 @@ raised has the faults too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -336,7 +337,8 @@ class UnmaskSum(Phase[Setting]):
                 continue
             for other, seed in self._pair_masks(peers, public, number, opened[MASK_KEY]):
                 (subtracted if other < number else added).append(seed)
-        add_masks(total, bits=round_.bits, added=added, subtracted=subtracted)
+        cores = os.cpu_count()
+        add_masks(total, bits=round_.bits, added=added, subtracted=subtracted, workers=cores)
         count = len(self.summed.survivors)
         return Residues(total, round_.bits, round_.label, self.summed.replayable, count)
 

@@ -21,6 +21,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import sha256
+from struct import Struct
 from typing import Annotated
 
 import numpy as np
@@ -95,7 +96,7 @@ def weights(points: bytes) -> NDArray[np.float64]:
     differences = (x[None, :] - x[:, None]) % PRIME
     np.fill_diagonal(differences, 1)
     exponents = logs[x].sum() - logs[x] - logs[differences].sum(axis=1)
-    result: NDArray[np.float64] = powers[exponents % _ORDER].astype(np.float64)
+    result: NDArray[np.float64] = powers.take(exponents % _ORDER)
     return result
 
 
@@ -144,13 +145,14 @@ def _check_points(points: NDArray[np.uint16]) -> None:
 def _powers(points: bytes, threshold: int) -> NDArray[np.float64]:
     logs, powers = _tables()
     x = np.frombuffer(points, dtype="<u2")
-    exponents = np.outer(logs[x], np.arange(threshold)) % _ORDER
-    result: NDArray[np.float64] = powers[exponents].astype(np.float64)
-    return result
+    exponents = np.outer(logs[x], np.arange(threshold))
+    # The unit group has 2**16 elements: an exponent's low 16 bits are the exponent.
+    exponents &= _ORDER - 1
+    return powers.take(exponents)
 
 
 @cache
-def _tables() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _tables() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return logarithms (index 0 unused) and powers of the generator 3 of the unit group."""
     powers = np.empty(_ORDER, dtype=np.int64)
     powers[0] = 1
@@ -161,7 +163,7 @@ def _tables() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         filled *= 2
     logs = np.zeros(PRIME, dtype=np.int64)
     logs[powers] = np.arange(_ORDER)
-    return logs, powers
+    return logs, powers.astype(np.float64)
 
 
 MASK_KEY, SELF_MASK, NOISE_SEED = 0, 1, 2
@@ -176,26 +178,25 @@ class Held:
 
     def commitments(self, context: bytes, holder: int) -> bytes:
         """Return the commitments to all shares, one after another."""
-        count = (len(self.bundle) - 32) // SHARE_BYTES
+        root, shares = self.bundle[:32], range(32, len(self.bundle), SHARE_BYTES)
         return b"".join(
             [
                 commit_share(
-                    context, self.dealer, holder, kind, self._blind(kind) + self._share(kind)
+                    context,
+                    self.dealer,
+                    holder,
+                    kind,
+                    blind(root, kind) + self.bundle[at : at + SHARE_BYTES],
                 )
-                for kind in range(count)
+                for kind, at in enumerate(shares)
             ]
         )
 
     def open(self, kind: int) -> OpenShare:
         """Return the share of the secret of ``kind`` with its own blind."""
-        return OpenShare(self.dealer, kind, self._share(kind), self._blind(kind))
-
-    def _share(self, kind: int) -> bytes:
         at = 32 + kind * SHARE_BYTES
-        return self.bundle[at : at + SHARE_BYTES]
-
-    def _blind(self, kind: int) -> bytes:
-        return blind(self.bundle[:32], kind)
+        share = self.bundle[at : at + SHARE_BYTES]
+        return OpenShare(self.dealer, kind, share, blind(self.bundle[:32], kind))
 
 
 def deal(
@@ -225,13 +226,14 @@ def wanted(*, alive: bool, removed: bool) -> tuple[int, ...]:
 
 def commit_share(context: bytes, dealer: int, holder: int, kind: int, content: bytes) -> bytes:
     """Return the commitment to the share that ``holder`` got: ``content`` is blind and share."""
-    names = _names(dealer, kind) + holder.to_bytes(8, "big")
+    names = _share_names(dealer, kind, holder)
     return sha256(b"skellam/secagg/share" + context + names + content).digest()
 
 
 def commit_secret(context: bytes, dealer: int, kind: int, secret: bytes) -> bytes:
     """Return the commitment to a uniformly random secret."""
-    return sha256(b"skellam/secagg/secret" + context + _names(dealer, kind) + secret).digest()
+    names = _secret_names(dealer, kind)
+    return sha256(b"skellam/secagg/secret" + context + names + secret).digest()
 
 
 def blind(root: bytes, kind: int) -> bytes:
@@ -239,8 +241,8 @@ def blind(root: bytes, kind: int) -> bytes:
     return sha256(b"skellam/secagg/blind" + root + bytes([kind])).digest()
 
 
-def _names(dealer: int, kind: int) -> bytes:
-    return dealer.to_bytes(8, "big") + bytes([kind])
+_secret_names = Struct(">QB").pack
+_share_names = Struct(">QBQ").pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,11 +333,10 @@ class OpenedShares:
         return wanted(alive=number in self._alive, removed=number in self._removed)
 
     def _committed(self, share: OpenShare, holder: int) -> bool:
+        dealer, kind = share.dealer, share.secret
         content = share.blind + share.share
-        context = self._peers.context
-        commitment = commit_share(context, share.dealer, holder, share.secret, content)
-        row = self._rows[share.dealer][holder]
-        return commitment == self._dealers[share.dealer].share(row, share.secret)
+        commitment = commit_share(self._peers.context, dealer, holder, kind, content)
+        return commitment == self._dealers[dealer].share(self._rows[dealer][holder], kind)
 
     def _require_committed(self, dealer: int, secrets: dict[int, bytes]) -> None:
         for kind, secret in secrets.items():
