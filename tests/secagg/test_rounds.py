@@ -1,5 +1,7 @@
 """Simulated rounds: the sum is exact, whoever drops out within the tolerance."""
 
+import gc
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -151,3 +153,23 @@ def test_a_message_that_the_network_changed_stops_its_client(stage):
 
     with pytest.raises(ProtocolError):
         members.run(FaultScript(downlink=downlink))
+
+
+def test_memory_does_not_grow_with_the_number_of_rounds():
+    """A round has five vectors of 32 kB, 20 envelopes and 15 verified messages."""
+    members = cohort(5, 1 << 14, dropouts=1)
+
+    def held_after(rounds: range) -> int:
+        for number in rounds:
+            round_ = replace(members.round, round_id=number.to_bytes(32, "big"))
+            replace(members, round=round_).run(context=f"round {number}")
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        # What is remembered of the last rounds is bounded: after ten of them nothing is added.
+        before = held_after(range(10))
+        assert held_after(range(10, 50)) - before < 64_000
+    finally:
+        tracemalloc.stop()
