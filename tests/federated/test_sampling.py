@@ -46,7 +46,10 @@ def test_a_hypothetical_population_is_stated_and_cohorts_keep_their_size():
     assert population.hypothetical
     assert population.selection_rate == 8 / 12
     assert population.max_participations is None
-    assert population.statement == "hypothetical population 1000000; the data has 12"
+    assert population.statement == (
+        "hypothetical population 1000000; the data has 12, which take part more often: "
+        "nothing is guaranteed to these"
+    )
     assert not Population(plan(), 12).hypothetical
 
 

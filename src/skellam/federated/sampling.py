@@ -59,7 +59,10 @@ class Population:
         """Whom the accounting is for."""
         if self.hypothetical:
             stated = self.plan.population_size
-            return f"hypothetical population {stated}; the data has {self.clients}"
+            return (
+                f"hypothetical population {stated}; the data has {self.clients}, which take part "
+                "more often: nothing is guaranteed to these"
+            )
         return f"population {self.clients}"
 
     @property
