@@ -236,10 +236,11 @@ def _begun(path: Path, noted: bytes) -> list[tuple[bytes, bytes]]:
                 found.append((round_id, stage))
             case [round_id, stage, _] if line == _line(round_id, stage):
                 found.append((round_id, stage))
-            case _ if not _TORN.fullmatch(line):
-                raise DataError(
-                    f"{path} was changed: a line is {line[:100]!r}; restore it from a copy"
-                )
+            case _:
+                if not _TORN.fullmatch(line):
+                    raise DataError(
+                        f"{path} was changed: a line is {line[:100]!r}; restore it from a copy"
+                    )
     return found
 
 
