@@ -9,7 +9,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from benchmarks.timing import Report
 
@@ -25,6 +25,16 @@ NOISE = 1e-15
 
 
 def main() -> None:
+    show(MULTIPLIERS, ROUNDS)
+
+
+def sample() -> None:
+    """Take a quarter of the settings."""
+    show(MULTIPLIERS[1:3], ROUNDS[:3:2])
+
+
+def show(multipliers: Sequence[float], numbers: Sequence[int]) -> None:
+    """Print the epsilons of these noise multipliers and numbers of rounds."""
     logging.disable(logging.WARNING)  # dp_accounting's, on every optimistic estimate
     report = Report(
         "Epsilon of Poisson sampled Gaussians, and over dp_accounting's pessimistic estimate",
@@ -35,14 +45,16 @@ def main() -> None:
         "ms",
         "their s",
     )
-    for row in rows():
+    for row in rows(multipliers, numbers):
         report.row(*row[:-1], ratio=row[-1], ceiling=1.02 if row[-1] else None)
     report.print()
 
 
-def rows() -> Iterator[tuple[str, str, str, str, str, str, float | None]]:
+def rows(
+    multipliers: Sequence[float], numbers: Sequence[int]
+) -> Iterator[tuple[str, str, str, str, str, str, float | None]]:
     """Return setting, ours, theirs twice, times, and ours over their pessimistic one."""
-    for rate, z, rounds in itertools.product(RATES, MULTIPLIERS, ROUNDS):
+    for rate, z, rounds in itertools.product(RATES, multipliers, numbers):
         try:
             theirs = estimates(rate, z, rounds)
         except OverflowError:  # dp_accounting's, where a loss is below -700

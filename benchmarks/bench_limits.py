@@ -82,6 +82,8 @@ def show(cases: int) -> None:
             f"{len(found) - counts['answered']:,}",
             f"{max(each.seconds for each in found):.2f}",
             f"{max(each.octets for each in found) / 1e9:.2f}",
+            ratio=max(each.seconds for each in found) / MAX_SECONDS,
+            ceiling=1,
         )
     report.print()
     if failures:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 from benchmarks.faults import Counting, Tally, killed
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -26,6 +27,7 @@ from skellam.errors import SkellamError
 
 Acknowledge = Callable[[], None]
 ENTROPY = sk.SystemEntropy()
+torch.set_num_threads(1)  # a forked child would wait for ever for the parent's threads
 
 
 class Training:

@@ -24,7 +24,14 @@ from skellam.accounting import (
 )
 from skellam.accounting.curves import gaussian_delta, gaussian_epsilon
 from skellam.accounting.losslaw import LossLaw, scalar_pair
-from skellam.accounting.pld import Composition, gaussian_pld, mechanism_pld, pair_pld, symmetrised
+from skellam.accounting.pld import (
+    Composition,
+    _interpolated,
+    gaussian_pld,
+    mechanism_pld,
+    pair_pld,
+    symmetrised,
+)
 from skellam.errors import DomainError
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
@@ -224,3 +231,8 @@ def test_a_release_that_moves_one_coordinate_by_one_costs_what_a_scalar_costs(di
 def test_losses_that_are_hundreds_apart_are_not_lost(mechanism, true):
     assert composed_epsilon([(mechanism, 1)], delta=1e-6) == pytest.approx(true, rel=1e-3)
     assert composed_delta([(mechanism, 3)], epsilon=10 * true) <= 1e-6
+
+
+def test_between_losses_whose_distance_overflows_the_larger_delta_is_taken():
+    losses, profile = np.array([0.0, 2000.0]), np.array([0.5, 0.25])
+    assert _interpolated(losses, profile, 1000.0) == pytest.approx(0.5, rel=1e-9)

@@ -128,6 +128,7 @@ class GdpCertificate(NamedTuple):
     rare: float
 
 
+@lru_cache(maxsize=4)
 def eta_of_law(law: Law, *, tail: float = DEFAULT_TAIL) -> float:
     """Return the GDP parameter of a shift by one: the widest certified gap, rounded up."""
     from scipy.special import ndtri_exp

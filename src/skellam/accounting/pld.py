@@ -344,7 +344,8 @@ def _interpolated(losses: Masses, profile: Masses, epsilon: float) -> float:
         return float(profile[-1])
     i = int(np.searchsorted(losses, epsilon, side="right"))
     gap = losses[i] - losses[i - 1]
-    share = min(1.0, math.expm1(epsilon - losses[i - 1]) / math.expm1(gap))
+    # Of a gap whose exponential overflows the left end is taken: the profile falls.
+    share = min(1.0, math.expm1(epsilon - losses[i - 1]) / math.expm1(gap)) if gap < 700 else 0.0
     return float(profile[i - 1] + share * (profile[i] - profile[i - 1])) * (1 + 1e-12)
 
 

@@ -36,6 +36,8 @@ _TARGETS, _MIN_DELTA = (1e-100, 1e100), 1e-300
 """Targets whose squares and reciprocals are numbers."""
 _LOWEST, _HIGHEST = 1e-3, 1e6
 _TOLERANCE = 2e-6
+_MAX_BITS = 32
+"""More are never named to a user who asked for too few."""
 _ROUNDINGS = (Rounding.UNBIASED, Rounding.CONDITIONAL)
 
 
@@ -173,7 +175,7 @@ def min_bits(plan: CalibratedPlan, *, relative_error: float) -> int:
     """Return the fewest bits whose error is within ``1 + relative_error`` of Gaussian noise."""
     allowed = 1 + _checks.positive("relative_error", relative_error)
     wanted = plan.effective_multiplier
-    for bits in range(2, 33):
+    for bits in range(2, _MAX_BITS + 1):
         try:
             asked = replace(plan.request, bits=bits)
             if matched(asked, wanted, delta=plan.target_delta).relative_error <= allowed:
@@ -270,15 +272,18 @@ def _naming_min_bits(
             return False
         return True
 
-    low, high = request.plan.bits, 32
-    if low >= high or not carries(high):
+    asked = request.plan.bits
+    low, high = asked, asked + 1
+    while high <= _MAX_BITS and not carries(high):
+        low, high = high, asked + 4 * (high - asked)
+        if low < _MAX_BITS < high:
+            high = _MAX_BITS
+    if high > _MAX_BITS:
         return error
     while high - low > 1:  # what fewer bits carry, more do
         middle = (low + high) // 2
         low, high = (low, middle) if carries(middle) else (middle, high)
-    return InfeasibleError(
-        f"{request.plan.bits} bits cannot carry this plan; the fewest that can: {high}"
-    )
+    return InfeasibleError(f"{asked} bits cannot carry this plan; the fewest that can: {high}")
 
 
 def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> float:
