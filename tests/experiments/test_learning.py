@@ -55,17 +55,21 @@ def test_every_task_of_images_has_paired_runs():
 
 @pytest.mark.parametrize(("task", "way", "epsilon", "points"), COMPARED)
 def test_skellam_noise_costs_little_beside_central_gaussian_noise(task, way, epsilon, points):
-    """The interval reaches a loss of one point, and of two where a parameter has two bits."""
+    """A point in the mean over seeds, and two where a parameter has two bits."""
     found = row(task, way, epsilon)
     assert found.seeds >= 3
-    assert found.tight.mean + found.tight.half > -points
+    assert found.tight.mean > -points
 
 
 @pytest.mark.parametrize("task", IMAGES)
 @pytest.mark.parametrize("way", [GAUSSIAN, EIGHT])
 def test_accuracy_rises_with_epsilon(task, way):
-    found = [r.accuracy for r in rows(task) if r.way == way and r.seeds >= 3]
-    assert found == sorted(set(found))
+    """Over the seeds that all epsilons have."""
+    runs = [r for r in recorded(task) if r.cell.way == way and r.cell.seed < 5]
+    epsilons = sorted({r.cell.epsilon for r in runs})
+    reached = [sum(r.accuracy for r in runs if r.cell.epsilon == e) for e in epsilons]
+    assert len(runs) == 5 * len(epsilons) == 15
+    assert reached == sorted(set(reached))
 
 
 def test_the_grid_pairs_every_method_with_five_seeds_and_those_of_the_claims_with_twenty():
@@ -98,7 +102,7 @@ def test_training_figures_are_drawn_from_recorded_runs(figure, tmp_path):
     assert spec["repeat"] == "python -m experiments.record"
     assert {point.panel for point in points} <= set(spec["panels"])
     assert len({point.panel for point in points}) > 1
-    assert all(0 < point.y <= 100 for point in points)
+    assert all(0 <= point.y <= 100 for point in points)
     assert picture.stat().st_size > 10_000
 
 

@@ -54,7 +54,7 @@ def test_two_messages_at_once_do_not_train_beyond_the_limit(tmp_path, monkeypatc
 
     def raced(self, round_id, stage, **limits):
         with self.path.open("ab") as file:
-            file.write(b"00 train\n")  # what another process notes at the same moment
+            file.write(b"00" * 32 + b" train\n")  # what another process notes at the same moment
         enter(self, round_id, stage, **limits)
 
     monkeypatch.setattr(StageLog, "enter", raced)
