@@ -210,14 +210,18 @@ def calibrate(
     """Return about the least value whose ``cost``, falling in the value, is at most ``target``.
 
     It stops when the cost is within ``tolerance`` of the target (relative) or the bracket within
-    1e-9, and raises `InfeasibleError` when even ``max_value`` costs too much.
+    1e-9, after 20 evaluations within 1e-3: then the cost jumps over the target. It raises
+    `InfeasibleError` when even ``max_value`` costs too much.
     """
     _checks.positive("target", target)
     search = _Search(cost, target)
     start = min(max(_checks.positive("guess", guess), min_value), max_value)
     low, high = search.bracket(start, min_value, max_value)
     aim = target * (1 - tolerance / 2)
-    while high.cost < target * (1 - tolerance) and high.value > low.value * (1 + 1e-9):
+    while high.cost < target * (1 - tolerance):
+        narrow = 1e-9 if len(search.points) < 20 else 1e-3
+        if high.value <= low.value * (1 + narrow):
+            break
         middle = search.at(search.next(low.value, high.value, aim))
         low, high = (low, middle) if middle.cost <= target else (middle, high)
     count = len(search.points)
