@@ -1,5 +1,6 @@
 """Attacks on the helper's program, from outside and from its disk, and on the line to it."""
 
+import json
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -178,8 +179,10 @@ def test_a_round_that_cannot_be_finished_after_a_restart_is_given_up_and_the_nex
     with opened(fleet) as helper:
         job_for(fleet, helper, set())
     roster = fleet.folder / "helper" / "roster.json"
-    whole = roster.read_text()
-    roster.write_text(whole.replace('"13"', '"99"'))
+    record = json.loads(roster.read_text())
+    record["keys"]["99"] = record["keys"].pop("13")
+    del record["sha256"]
+    roster.write_text(json.dumps(record))
     with opened(fleet) as helper:
         leader = fleet.lead(helper.handle)
         assert leader.release is None
