@@ -45,7 +45,7 @@ def test_one_column_may_hold_vectors_and_whole_numbers_stay_whole(kind):
         ({}, {"user": "whom"}, "no column 'whom', only who, age"),
         ({}, {"inputs": ["city"]}, "'city' must be numbers"),
         ({}, {"inputs": ["pixels"]}, "name it alone"),
-        ({}, {"inputs": []}, "at least one column"),
+        ({}, {"inputs": []}, "at least one, got none"),
         ({"who": ["a", None, "b", "c"]}, {}, "1 missing users"),
         ({"who": ["a", "", "b", "c"]}, {}, "1 missing users"),
         ({"who": pd.array(["a", None, "b", None], dtype="string")}, {}, "2 missing users"),
