@@ -7,7 +7,7 @@ from oracles.rounds import SEED, Cohort
 from skellam.entropy import SeededEntropy
 from skellam.secagg import Identity, Outcome, Party, Roster, SeenRounds, Setting, client, server
 from skellam.secagg.messages import KeyShares
-from skellam.secagg.shares import Dealing, envelope_bytes
+from skellam.secagg.shares import MerkleTree, envelope_bytes
 from skellam.secagg.simulation import Stage
 
 CLIENT = {
@@ -102,5 +102,5 @@ def transcript(members: Cohort, dropouts: Mapping[Stage, list[int]] | None = Non
 def dealt(message: KeyShares, who: Identity, context: bytes, secrets: int | None = None) -> bytes:
     """Return key shares as ``who`` signs them, whatever they hold."""
     size = envelope_bytes(secrets or len(message.own) // 32)
-    signature = who.sign(context, Dealing(message, size).statement)
+    signature = who.sign(context, MerkleTree(message, size).statement)
     return replace(message, signature=signature).encode()

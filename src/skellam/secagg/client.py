@@ -62,8 +62,8 @@ from skellam.secagg.shares import (
     MASK_KEY,
     NOISE_SEED,
     SELF_MASK,
-    Dealing,
     Held,
+    MerkleTree,
     commit_secret,
     deal,
     envelope_bytes,
@@ -168,8 +168,8 @@ class ShareKeys(Phase[Party]):
             for kind in range(SELF_MASK, len(secrets))
         )
         message = KeyShares(me.number, committed, own.commitments(context, me.number), envelopes)
-        dealing = Dealing(message, envelope_bytes(len(secrets)))
-        return replace(message, signature=me.sign(context, dealing.statement)).encode()
+        tree = MerkleTree(message, envelope_bytes(len(secrets)))
+        return replace(message, signature=me.sign(context, tree.statement)).encode()
 
 
 @final

@@ -131,7 +131,7 @@ class ParticipantList(Listing):
 class KeyShares(Message):
     """One dealer's commitments and its envelopes, by ascending holder, under one signature.
 
-    What is signed is not this encoding but the top of a tree over it (`shares.Dealing`), so that
+    What is signed is not this encoding but the top of a tree over it (`shares.MerkleTree`), so that
     each holder can prove what its own envelope was.
     """
 

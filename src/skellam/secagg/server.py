@@ -61,7 +61,7 @@ from skellam.secagg.shares import (
     NOISE_SEED,
     SELF_MASK,
     Commitments,
-    Dealing,
+    MerkleTree,
     OpenedShares,
     envelope_bytes,
 )
@@ -177,17 +177,17 @@ class CollectShares(Phase[Setting]):
         message = KeyShares.decode(data)
         sender, count = message.sender, self.setting.round.secret_count
         size = envelope_bytes(count)
-        dealing = Dealing(message, size)
+        tree = MerkleTree(message, size)
         roster = self.setting.roster
-        roster.verify(sender, peers.context, dealing.statement, message.signature)
+        roster.verify(sender, peers.context, tree.statement, message.signature)
         holders = peers.ids[peers.graph.neighbours(peers.index(sender))].tolist()
         found = len(message.envelopes), len(message.own), len(message.secrets) + 32
         if found != (size * len(holders), 32 * count, 32 * count):
             raise TamperError("key shares have not the form of this round", culprit=sender)
-        shares = [envelope[: 32 * count] for envelope in dealing.envelopes]
+        shares = [envelope[: 32 * count] for envelope in tree.envelopes]
         shares.insert(bisect(holders, sender), message.own)
         commitments = Commitments(sender, message.secrets, b"".join(shares))
-        return _Parsed(sender, holders, dealing, message.signature, commitments)
+        return _Parsed(sender, holders, tree, message.signature, commitments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class _Parsed:
 
     sender: int
     holders: list[int]
-    dealing: Dealing
+    tree: MerkleTree
     signature: bytes
     commitments: Commitments
 
@@ -422,8 +422,8 @@ def _boxes(found: tuple[_Parsed, ...]) -> dict[int, bytes]:
     """Return, for each who dealt, the others' envelopes for it, each with what proves it."""
     boxes: dict[int, list[bytes]] = {parsed.sender: [] for parsed in found}
     for parsed in found:
-        dealing, signature = parsed.dealing, parsed.signature
-        for holder, *dealt in zip(parsed.holders, dealing.envelopes, dealing.paths(), strict=True):
+        tree, signature = parsed.tree, parsed.signature
+        for holder, *dealt in zip(parsed.holders, tree.envelopes, tree.paths(), strict=True):
             if holder in boxes:
                 boxes[holder] += (dealt[0], signature, dealt[1])
     return {number: b"".join(box) for number, box in boxes.items()}

@@ -14,7 +14,7 @@ that opens another share than it got, and a dealer whose shares do not combine t
 committed to, are both found out. A commitment hides what it binds: a share is hashed with 32 random
 bytes of its own; a secret is 32 uniform bytes, which a hash hides as they are.
 
-*One signature a dealing.* An envelope is the commitments to one holder's shares and the sealed
+*One signature a dealer.* An envelope is the commitments to one holder's shares and the sealed
 shares. A dealer signs the top of a tree of hashes over its commitments and all its envelopes. A
 holder gets its envelope with the signature and the path to the top: with these it can prove to
 anybody what the dealer signed for it, and nobody can prove anything else.
@@ -280,7 +280,7 @@ def proof_bytes(envelopes: int) -> int:
     return SIGNATURE_BYTES + 32 * envelopes.bit_length()
 
 
-class Dealing:
+class MerkleTree:
     """The tree over what one dealer sends: leaf 0 its commitments, then its envelopes in order.
 
     A leaf hashes its content and a node its two children; a last node without a sibling has zeros
@@ -339,14 +339,14 @@ def verify_envelope(
 
 
 def _statement(dealer: int, leaves: int, top: bytes) -> bytes:
-    return wire.head(KeyShares.TAG) + _dealt(dealer, leaves) + top
+    return wire.head(KeyShares.TAG) + _leaves(dealer, leaves) + top
 
 
 _COMMITMENTS, _ENVELOPE, _NODE = (
     b"skellam/secagg/" + name for name in (b"commitments", b"envelope", b"node")
 )
 _length = Struct(">I").pack
-_dealt = Struct(">QI").pack
+_leaves = Struct(">QI").pack
 
 
 class OpenedShares:
