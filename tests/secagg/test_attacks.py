@@ -470,10 +470,10 @@ def opening_of(number: int, change) -> bytes:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda shares: [replace(shares[0], share=shares[1].share), *shares[1:]],
-        lambda shares: [replace(shares[0], blind=bytes(32)), *shares[1:]],
-        lambda shares: [replace(shares[0], secret=MASK_KEY), *shares[1:]],
-        lambda shares: [replace(shares[0], dealer=9999), *shares[1:]],
+        lambda shares: [shares[0]._replace(share=shares[1].share), *shares[1:]],
+        lambda shares: [shares[0]._replace(blind=bytes(32)), *shares[1:]],
+        lambda shares: [shares[0]._replace(secret=MASK_KEY), *shares[1:]],
+        lambda shares: [shares[0]._replace(dealer=9999), *shares[1:]],
         lambda shares: shares[1:],
         lambda shares: [shares[1], shares[0], *shares[2:]],
         lambda shares: [*shares, shares[-1]],

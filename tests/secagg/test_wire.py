@@ -120,6 +120,25 @@ def test_a_field_of_the_wrong_size_is_not_written(kind):
                 replace(message, **{field.name: bytes(1 << 13)}).encode()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"share": bytes(33)},
+        {"share": bytes(35)},
+        {"blind": b""},
+        {"dealer": -1},
+        {"dealer": 1 << 64},
+        {"secret": 256},
+    ],
+    ids=str,
+)
+def test_a_row_of_a_list_that_does_not_fit_is_not_written(change):
+    message = messages.Opening.decode(EXAMPLES[messages.Opening])
+    first, *others = message.shares
+    with pytest.raises(MessageError):
+        replace(message, shares=(first._replace(**change), *others)).encode()
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=200)
 @given(data=st.data())

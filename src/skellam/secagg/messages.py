@@ -28,7 +28,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,8 +204,7 @@ class Agreements(Listing):
     entries: Annotated[_Table, Numbers(LAYOUT)]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenShare:
+class OpenShare(NamedTuple):
     """One share with the randomness that opens its commitment."""
 
     dealer: Id

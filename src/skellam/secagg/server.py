@@ -35,7 +35,7 @@ from skellam.protocol.wire import (
     Text,
     Uint,
 )
-from skellam.secagg.channel import KeyPair, low_order, mask_purpose, self_mask
+from skellam.secagg.channel import low_order, mask_purpose, self_mask
 from skellam.secagg.messages import (
     MAX_ENTRY,
     Advertisement,
@@ -348,7 +348,7 @@ class UnmaskSum(Phase[Setting]):
         self, peers: Participants, public: list[bytes], dead: int, key: bytes
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the living neighbours of ``dead`` and the seeds of their masks with it."""
-        context, pair = self.summed.shared.context, KeyPair(key)
+        context, pair = self.summed.shared.context, self.setting.key_pair(key)
         index = peers.index(dead)
         if pair.public != public[index]:
             raise TamperError("a dealer shared another mask key than it advertised", culprit=dead)

@@ -185,19 +185,14 @@ class Held:
 
     def commitments(self, context: bytes, holder: int) -> bytes:
         """Return the commitments to all shares, one after another."""
-        root, shares = self.bundle[:32], range(32, len(self.bundle), SHARE_BYTES)
-        return b"".join(
-            [
-                commit_share(
-                    context,
-                    self.dealer,
-                    holder,
-                    kind,
-                    blind(root, kind) + self.bundle[at : at + SHARE_BYTES],
-                )
-                for kind, at in enumerate(shares)
-            ]
-        )
+        bundle = self.bundle
+        blind_prefix, prefix = _BLIND + bundle[:32], _SHARE + context
+        parts = []
+        for kind, at in enumerate(range(32, len(bundle), SHARE_BYTES)):
+            content = sha256(blind_prefix + _KINDS[kind]).digest() + bundle[at : at + SHARE_BYTES]
+            names = _share_names(self.dealer, kind, holder)
+            parts.append(sha256(prefix + names + content).digest())
+        return b"".join(parts)
 
     def open(self, kind: int) -> OpenShare:
         """Return the share of the secret of ``kind`` with its own blind."""
@@ -234,7 +229,7 @@ def wanted(*, alive: bool, removed: bool) -> tuple[int, ...]:
 def commit_share(context: bytes, dealer: int, holder: int, kind: int, content: bytes) -> bytes:
     """Return the commitment to the share that ``holder`` got: ``content`` is blind and share."""
     names = _share_names(dealer, kind, holder)
-    return sha256(b"skellam/secagg/share" + context + names + content).digest()
+    return sha256(_SHARE + context + names + content).digest()
 
 
 def commit_secret(context: bytes, dealer: int, kind: int, secret: bytes) -> bytes:
@@ -245,9 +240,11 @@ def commit_secret(context: bytes, dealer: int, kind: int, secret: bytes) -> byte
 
 def blind(root: bytes, kind: int) -> bytes:
     """Return the randomness for the share of one secret; it tells nothing about the others'."""
-    return sha256(b"skellam/secagg/blind" + root + bytes([kind])).digest()
+    return sha256(_BLIND + root + _KINDS[kind]).digest()
 
 
+_SHARE, _BLIND = b"skellam/secagg/share", b"skellam/secagg/blind"
+_KINDS = [bytes([kind]) for kind in range(MAX_SECRETS)]
 _secret_names = Struct(">QB").pack
 _share_names = Struct(">QBQ").pack
 
