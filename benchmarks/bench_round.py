@@ -132,7 +132,6 @@ def limit(degree: int):
     def cryptography() -> None:
         for _ in range(2 * pairs):
             key.exchange(public)
-            signer.sign(bytes(200))
             cipher.encrypt(bytes(12), bytes(134), b"")
             cipher.decrypt(bytes(12), sealed, b"")
         for _ in range(5 * CLIENTS):

@@ -1,11 +1,13 @@
 """An honest round, step by step, with every state and message kept, so that tests can lie in it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oracles.rounds import SEED, Cohort
 from skellam.entropy import SeededEntropy
-from skellam.secagg import Outcome, Party, Roster, SeenRounds, Setting, client, server
+from skellam.secagg import Identity, Outcome, Party, Roster, SeenRounds, Setting, client, server
+from skellam.secagg.messages import KeyShares
+from skellam.secagg.shares import MerkleTree, envelope_bytes
 from skellam.secagg.simulation import Stage
 
 CLIENT = {
@@ -95,3 +97,10 @@ def transcript(members: Cohort, dropouts: Mapping[Stage, list[int]] | None = Non
             break
         server_phase, outgoing = result
     return Transcript(members, roster, states, server_states, received, sent, result)
+
+
+def dealt(message: KeyShares, who: Identity, context: bytes, secrets: int | None = None) -> bytes:
+    """Return key shares as ``who`` signs them, whatever they hold."""
+    size = envelope_bytes(secrets or len(message.own) // 32)
+    signature = who.sign(context, MerkleTree(message, size).statement)
+    return replace(message, signature=signature).encode()

@@ -10,9 +10,11 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from oracles.rounds import SEED, cohort
-from oracles.transcript import step, transcript
+from oracles.transcript import dealt, step, transcript
 from skellam.entropy import SeededEntropy, SystemEntropy
 from skellam.errors import ProtocolError, TamperError, ThresholdError
 from skellam.secagg import Identity, Party, Roster, RoundParameters, SeenRounds, client
@@ -22,7 +24,6 @@ from skellam.secagg.messages import (
     Agreement,
     Agreements,
     Delivery,
-    Envelope,
     KeyShares,
     MaskedVector,
     Opening,
@@ -32,7 +33,16 @@ from skellam.secagg.messages import (
     Survivors,
     extend,
 )
-from skellam.secagg.shares import MASK_KEY, NOISE_SEED, SELF_MASK, commit_secret, deal
+from skellam.secagg.shares import (
+    MASK_KEY,
+    NOISE_SEED,
+    SELF_MASK,
+    commit_secret,
+    deal,
+    envelope_bytes,
+    proof_bytes,
+    verify_envelope,
+)
 from skellam.secagg.simulation import FaultScript, Stage
 
 HONEST = transcript(cohort(6, 4, dropouts=2, colluders=1, removable=True))
@@ -181,44 +191,164 @@ def test_clients_who_were_shown_different_models_cannot_aggregate():
 # Shares
 
 
+SIZE = envelope_bytes(3)
+EACH = SIZE + proof_bytes(5)
+CONTEXT = HONEST.client(Stage.MASKED_INPUT, A).context
+PEERS = Participants(HONEST.client(Stage.MASKED_INPUT, A).ids, CONTEXT, ROUND)
+
+
+def boxed(number: int, honest=HONEST) -> list[bytes]:
+    """Return the envelopes that came for ``number``, each with what proves it."""
+    octets = Delivery.decode(honest.received[Stage.MASKED_INPUT, number]).envelopes
+    return [octets[at : at + EACH] for at in range(0, len(octets), EACH)]
+
+
 def changed_delivery(number: int, change) -> bytes:
     delivery = Delivery.decode(HONEST.received[Stage.MASKED_INPUT, number])
-    return replace(delivery, envelopes=tuple(change(list(delivery.envelopes)))).encode()
+    return replace(delivery, envelopes=b"".join(change(boxed(number)))).encode()
+
+
+def spoilt(row: bytes) -> bytes:
+    """Return the row with the last byte of its envelope, which is in the seal, changed."""
+    return row[: SIZE - 1] + bytes([row[SIZE - 1] ^ 1]) + row[SIZE:]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda envelopes: [envelopes[1], envelopes[0], *envelopes[2:]],
-        lambda envelopes: [envelopes[1], *envelopes[1:]],
-        lambda envelopes: envelopes[1:],
-        lambda envelopes: [*envelopes, envelopes[-1]],
-        lambda envelopes: [
-            Delivery.decode(HONEST.received[Stage.MASKED_INPUT, B]).envelopes[0],
-            *envelopes[1:],
-        ],
-        lambda envelopes: [
-            replace(
-                Envelope.decode(envelopes[0]), ciphertext=Envelope.decode(envelopes[1]).ciphertext
-            ).encode(),
-            *envelopes[1:],
-        ],
+        lambda rows: [rows[1], rows[0], *rows[2:]],
+        lambda rows: [rows[1], *rows[1:]],
+        lambda rows: rows[1:],
+        lambda rows: [*rows, rows[-1]],
+        lambda rows: [boxed(C)[1], *rows[1:]],
+        lambda rows: [boxed(C)[1][:SIZE] + rows[0][SIZE:], *rows[1:]],
+        lambda rows: [rows[1][:SIZE] + rows[0][SIZE:], *rows[1:]],
+        lambda rows: [spoilt(rows[0]), *rows[1:]],
+        lambda rows: [spoilt(rows[0])[:SIZE] + rows[1][SIZE:], *rows[1:]],
+        lambda rows: [spoilt(rows[0])[:-32] + bytes(32), *rows[1:]],
+        lambda rows: [*rows[:-1], spoilt(rows[-1])[:-32]],
+        lambda rows: [*rows[:-1], rows[-1][:-32]],
     ],
-    ids=["swapped", "repeated", "missing", "surplus", "another holder's", "another ciphertext"],
+    ids=[
+        "swapped",
+        "repeated",
+        "missing",
+        "surplus",
+        "another holder's",
+        "another holder's with the own proof",
+        "another dealer's with the own proof",
+        "altered",
+        "altered with another dealer's proof",
+        "altered with another path",
+        "altered with a truncated path",
+        "a truncated path",
+    ],
 )
-def test_swapped_replayed_and_missing_envelopes_are_refused(change):
-    with pytest.raises(TamperError):
+def test_swapped_replayed_altered_and_missing_envelopes_are_refused_and_blame_nobody(change):
+    with pytest.raises(TamperError) as caught:
         HONEST.step(Stage.MASKED_INPUT, A, changed_delivery(A, change))
+    assert caught.value.culprit is None
 
 
-def test_an_envelope_of_an_earlier_round_is_refused():
+def earlier_round():
     members = cohort(6, 4, dropouts=2, colluders=1, removable=True)
-    earlier = replace(members, round=replace(members.round, round_id=b"earlier".ljust(32)))
-    stale = Delivery.decode(transcript(earlier).received[Stage.MASKED_INPUT, A]).envelopes[0]
-    with pytest.raises(TamperError, match="signature"):
-        HONEST.step(
-            Stage.MASKED_INPUT, A, changed_delivery(A, lambda envelopes: [stale, *envelopes[1:]])
+    return transcript(replace(members, round=replace(members.round, round_id=b"old".ljust(32))))
+
+
+def test_an_envelope_of_an_earlier_round_is_refused_and_blames_nobody():
+    stale = boxed(A, earlier_round())[0]
+    with pytest.raises(TamperError, match="signature") as caught:
+        HONEST.step(Stage.MASKED_INPUT, A, changed_delivery(A, lambda rows: [stale, *rows[1:]]))
+    assert caught.value.culprit is None
+
+
+def proved(row: bytes, dealer: int = B, holder: int = A, peers: Participants = PEERS) -> bool:
+    """Return whether somebody who knows the roster and the list believes that it was dealt."""
+    try:
+        verify_envelope(
+            row[:SIZE], row[SIZE:], dealer=dealer, holder=holder, peers=peers, roster=HONEST.roster
         )
+    except TamperError:
+        return False
+    return True
+
+
+def test_every_envelope_is_proved_to_anybody_for_its_dealer_and_holder_alone():
+    for holder in NUMBERS:
+        for dealer, row in zip([n for n in NUMBERS if n != holder], boxed(holder), strict=True):
+            found = [(d, h) for d in NUMBERS for h in NUMBERS if proved(row, d, h)]
+            assert found == [(dealer, holder)]
+
+
+@pytest.mark.parametrize("clients", [2, 3, 4, 5, 8, 9, 130])
+def test_envelopes_are_proved_in_trees_of_every_shape(clients):
+    honest = transcript(cohort(clients, 1))
+    state = honest.client(Stage.MASKED_INPUT, A)
+    peers = Participants(state.ids, state.context, honest.members.round)
+    size, near = envelope_bytes(2), len(state.near)
+    each = size + proof_bytes(near)
+    octets = Delivery.decode(honest.received[Stage.MASKED_INPUT, A]).envelopes
+    assert len(octets) == near * each
+    for at, dealer in enumerate(state.near):
+        row = octets[at * each : (at + 1) * each]
+        about = {"dealer": dealer.number, "holder": A, "peers": peers, "roster": honest.roster}
+        verify_envelope(row[:size], row[size:], **about)
+        with pytest.raises(TamperError, match="signature"):
+            verify_envelope(row[1:size] + row[:1], row[size:], **about)
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_fuzzed_envelopes_and_proofs_are_never_believed(data):
+    rows = [row for number in (A, B) for row in boxed(number)]
+    one, other = (data.draw(st.sampled_from(rows)) for _ in range(2))
+    start, end = sorted(data.draw(st.integers(0, EACH)) for _ in range(2))
+    middle = data.draw(st.sampled_from([other[start:end], b"", bytes(end - start)]) | st.binary())
+    mixed = one[:start] + middle + one[end:]
+    dealer, holder = (data.draw(st.sampled_from(NUMBERS)) for _ in range(2))
+    dealers = [n for n in NUMBERS if n != holder]
+    honest = dealer != holder and boxed(holder)[dealers.index(dealer)] == mixed
+    assert proved(mixed, dealer, holder) == honest
+
+
+def test_no_proof_with_a_changed_byte_or_of_another_length_is_believed():
+    row = boxed(A)[0]
+    assert proved(row)
+    for at in range(len(row)):
+        assert not proved(row[:at] + bytes([row[at] ^ 1]) + row[at + 1 :])
+    for other in (row[:-32], row[:-1], row + bytes(32), row[: SIZE + 64], row[:SIZE]):
+        assert not proved(other)
+
+
+def test_a_proof_is_not_believed_in_another_round_or_for_another_list():
+    row, earlier = boxed(A)[0], earlier_round()
+    assert not proved(boxed(A, earlier)[0])
+    assert not proved(
+        row, peers=replace(PEERS, context=earlier.client(Stage.MASKED_INPUT, A).context)
+    )
+    grown = np.append(PEERS.ids, np.uint64(1000))
+    assert not proved(row, peers=replace(PEERS, ids=grown))
+
+
+def test_neither_a_node_of_the_tree_nor_the_commitments_pass_as_an_envelope():
+    """With the siblings of B's first envelope, a node's content is no leaf one level above."""
+    row = boxed(A)[0]
+    leaf = sha256(b"skellam/secagg/envelope" + row[:SIZE]).digest()
+    signature, path = row[SIZE : SIZE + 64], row[SIZE + 64 :]
+    for inner in (path[:32] + leaf, leaf + path[:32], b"skellam/secagg/node" + path[:32] + leaf):
+        assert not proved(inner.ljust(SIZE, b"\0") + signature + path[32:] + bytes(32))
+        with pytest.raises(TamperError):
+            verify_envelope(
+                inner,
+                signature + path[32:] + path[:32],
+                dealer=B,
+                holder=A,
+                peers=PEERS,
+                roster=HONEST.roster,
+            )
+    sent = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][B])
+    first = len(sent.secrets).to_bytes(4, "big") + sent.secrets + sent.own
+    assert not proved(first.ljust(SIZE, b"\0") + row[SIZE:])
 
 
 def dealt_badly(number: int, change) -> bytes:
@@ -228,16 +358,10 @@ def dealt_badly(number: int, change) -> bytes:
     honest = HONEST.client(Stage.CONSISTENCY_CHECK, A)
     bundle = change(next(held.bundle for held in honest.held if held.dealer == number))
     sealed = seal(to.channel, number, A, bundle, nonce=bytes(12))
-
-    def forge(envelopes):
-        for at, data in enumerate(envelopes):
-            envelope = Envelope.decode(data)
-            if envelope.sender == number:
-                forged = replace(envelope, ciphertext=sealed)
-                envelopes[at] = forged.signed(identity(number), mask.context)
-        return envelopes
-
-    return changed_delivery(A, forge)
+    sent = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][number])
+    envelopes = sent.envelopes[:96] + sealed + sent.envelopes[SIZE:]
+    lie = dealt(replace(sent, envelopes=envelopes), identity(number), mask.context)
+    return HONEST.serve(Stage.SHARE_KEYS, {number: lie})[1][A]
 
 
 @pytest.mark.parametrize(
@@ -245,15 +369,45 @@ def dealt_badly(number: int, change) -> bytes:
     [
         lambda bundle: bundle[:40] + bytes([bundle[40] ^ 1]) + bundle[41:],
         lambda bundle: bytes([bundle[0] ^ 1]) + bundle[1:],
-        lambda bundle: bundle[:-34],
-        lambda bundle: b"",
+        lambda bundle: bundle[:66] + bundle[32:66] + bundle[100:],
     ],
-    ids=["share", "blind", "short", "empty"],
+    ids=["share", "blind", "another secret's share"],
 )
 def test_a_dealer_who_seals_other_shares_than_it_committed_to_is_named(change):
+    delivery = dealt_badly(C, change)
     with pytest.raises(TamperError, match="did not commit") as caught:
-        HONEST.step(Stage.MASKED_INPUT, A, dealt_badly(C, change))
+        HONEST.step(Stage.MASKED_INPUT, A, delivery)
     assert caught.value.culprit == C
+    octets = Delivery.decode(delivery).envelopes
+    assert proved(octets[EACH : 2 * EACH], dealer=C)
+
+
+def test_a_dealer_whose_envelope_cannot_be_opened_is_named():
+    sent = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][C])
+    lie = dealt(replace(sent, envelopes=bytes(len(sent.envelopes))), identity(C), CONTEXT)
+    _, boxes = HONEST.serve(Stage.SHARE_KEYS, {C: lie})
+    for holder in (A, B, D, E, F):
+        with pytest.raises(TamperError, match="did not commit") as caught:
+            HONEST.step(Stage.MASKED_INPUT, holder, boxes[holder])
+        assert caught.value.culprit == C
+
+
+def test_envelopes_that_were_exchanged_on_their_way_to_the_server_do_not_count():
+    """The network swaps two of C's envelopes, or its commitments: C is not to blame for that."""
+    sent = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][C])
+    octets = sent.envelopes
+    swapped = octets[SIZE : 2 * SIZE] + octets[:SIZE] + octets[2 * SIZE :]
+    lies = [
+        replace(sent, envelopes=swapped),
+        replace(sent, envelopes=octets[:-SIZE]),
+        replace(sent, secrets=sent.secrets + sent.own[:32], own=sent.own[32:]),
+        replace(sent, sender=B),
+        KeyShares.decode(earlier_round().sent[Stage.SHARE_KEYS][C]),
+    ]
+    for lie in lies:
+        following, boxes = HONEST.serve(Stage.SHARE_KEYS, {C: lie.encode()})
+        assert [fault.culprit for fault in following.faults] == [None]
+        assert sorted(boxes) == [A, B, D, E, F]
 
 
 @pytest.mark.parametrize(("liar", "kind"), [(C, SELF_MASK), (F, SELF_MASK), (F, NOISE_SEED)])
@@ -263,7 +417,7 @@ def test_a_dealer_whose_shares_do_not_give_its_secret_is_named(liar, kind):
     message = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][liar])
     other = commit_secret(context, liar, kind, b"another secret".ljust(32))
     secrets = message.secrets[: 32 * (kind - 1)] + other + message.secrets[32 * kind :]
-    lie = replace(message, secrets=secrets).signed(identity(liar), context)
+    lie = dealt(replace(message, secrets=secrets), identity(liar), context)
 
     def uplink(stage, number, data):
         return lie if (stage, number) == (Stage.SHARE_KEYS, liar) else data
@@ -316,10 +470,10 @@ def opening_of(number: int, change) -> bytes:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda shares: [replace(shares[0], share=shares[1].share), *shares[1:]],
-        lambda shares: [replace(shares[0], blind=bytes(32)), *shares[1:]],
-        lambda shares: [replace(shares[0], secret=MASK_KEY), *shares[1:]],
-        lambda shares: [replace(shares[0], dealer=9999), *shares[1:]],
+        lambda shares: [shares[0]._replace(share=shares[1].share), *shares[1:]],
+        lambda shares: [shares[0]._replace(blind=bytes(32)), *shares[1:]],
+        lambda shares: [shares[0]._replace(secret=MASK_KEY), *shares[1:]],
+        lambda shares: [shares[0]._replace(dealer=9999), *shares[1:]],
         lambda shares: shares[1:],
         lambda shares: [shares[1], shares[0], *shares[2:]],
         lambda shares: [*shares, shares[-1]],
@@ -367,16 +521,23 @@ def test_a_key_of_low_order_does_not_count_and_names_its_sender(field, key):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda sent: replace(sent, envelopes=sent.envelopes[1:]),
-        lambda sent: replace(sent, envelopes=sent.envelopes[::-1]),
+        lambda sent: replace(sent, envelopes=sent.envelopes[SIZE:]),
+        lambda sent: replace(sent, envelopes=sent.envelopes[:-1]),
+        lambda sent: replace(sent, envelopes=sent.envelopes + sent.envelopes[:SIZE]),
         lambda sent: replace(sent, own=sent.own[32:]),
         lambda sent: replace(sent, secrets=sent.secrets[32:]),
     ],
-    ids=["an envelope short", "out of order", "own commitments short", "secrets short"],
+    ids=[
+        "an envelope short",
+        "a byte short",
+        "an envelope more",
+        "own commitments short",
+        "secrets short",
+    ],
 )
 def test_key_shares_that_have_not_the_form_of_the_round_count_as_not_sent(change):
-    context = HONEST.client(Stage.MASKED_INPUT, C).context
-    lie = change(KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][C])).signed(identity(C), context)
+    sent = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][C])
+    lie = dealt(change(sent), identity(C), CONTEXT, secrets=3)
     following, boxes = HONEST.serve(Stage.SHARE_KEYS, {C: lie})
     assert [fault.culprit for fault in following.faults] == [C]
     assert sorted(boxes) == [A, B, D, E, F]
@@ -540,7 +701,7 @@ def test_dealers_too_few_out_of_order_or_unknown_are_refused():
 
 def test_clients_who_were_shown_different_dealers_do_not_count_as_survivors_together():
     delivery = Delivery.decode(HONEST.received[Stage.MASKED_INPUT, A])
-    fewer = Delivery(delivery.dealers[:-1], delivery.envelopes[:-1]).encode()
+    fewer = Delivery(delivery.dealers[:-1], delivery.envelopes[:-EACH]).encode()
     _, data = HONEST.step(Stage.MASKED_INPUT, A, fewer)
     following, _ = HONEST.serve(Stage.MASKED_INPUT, {A: data})
     assert following.summed.survivors.tolist() == NUMBERS[1:]

@@ -30,8 +30,8 @@ def test_a_flipped_byte_from_the_server_is_refused_or_harmless(stage):
         harmless += 1
         assert data == sent
         assert changed.to_bytes() == following.to_bytes()
-    signatures = 64 * 3
-    assert harmless == (signatures if stage is Stage.MASKED_INPUT else 0)
+    proofs = 3 * (64 + 32 * 2)
+    assert harmless == (proofs if stage is Stage.MASKED_INPUT else 0)
 
 
 @pytest.mark.parametrize("stage", Stage)

@@ -149,7 +149,7 @@ def test_a_message_that_the_network_changed_stops_its_client(stage):
     members = cohort(3, 5)
 
     def downlink(at, number, data):
-        return data[:-70] + b"?" + data[-69:] if at is stage else data
+        return data[:70] + b"?" + data[71:] if at is stage else data
 
     with pytest.raises(ProtocolError):
         members.run(FaultScript(downlink=downlink))

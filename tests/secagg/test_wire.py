@@ -31,7 +31,6 @@ def examples() -> dict[type[Message], bytes]:
         messages.Agreements: HONEST.received[Stage.UNMASK, FIRST],
         messages.Opening: HONEST.sent[Stage.UNMASK][FIRST],
     }
-    found[messages.Envelope] = messages.KeyShares.decode(found[messages.KeyShares]).envelopes[0]
     found[messages.Receipt] = messages.MaskedVector.decode(found[messages.MaskedVector]).receipt
     return found
 
@@ -67,11 +66,11 @@ def test_the_sizes_are_those_of_the_reference(removable, secrets):
     members = cohort(4, 3, dropouts=1, removable=removable)
     done = transcript(members, dropouts={Stage.MASKED_INPUT: members.numbers[:1]})
     n, m, last = 4, 3, members.numbers[-1]
-    envelope = 150 + 66 * secrets
+    envelope, proof = 60 + 66 * secrets, 64 + 32 * 2
     sent = {stage: len(done.sent[stage][last]) for stage in Stage}
     assert sent == {
         Stage.ADVERTISE_KEYS: 170,
-        Stage.SHARE_KEYS: 54 + 64 * secrets + (n - 1) * (4 + envelope),
+        Stage.SHARE_KEYS: 54 + 64 * secrets + (n - 1) * envelope,
         Stage.MASKED_INPUT: 117 + 2 * 3,
         Stage.CONSISTENCY_CHECK: 74,
         Stage.UNMASK: 78 + 75 * n,
@@ -80,7 +79,7 @@ def test_the_sizes_are_those_of_the_reference(removable, secrets):
     assert received == {
         Stage.ADVERTISE_KEYS: 0,
         Stage.SHARE_KEYS: 6 + 170 * n,
-        Stage.MASKED_INPUT: 2 + 4 + 2 * n + 4 + (n - 1) * (4 + envelope),
+        Stage.MASKED_INPUT: 10 + 2 * n + (n - 1) * (envelope + proof),
         Stage.CONSISTENCY_CHECK: 6 + 107 * m,
         Stage.UNMASK: 6 + 74 * m,
     }
@@ -116,9 +115,28 @@ def test_a_field_of_the_wrong_size_is_not_written(kind):
     message = kind.decode(EXAMPLES[kind])
     for field in fields(kind):
         value = getattr(message, field.name)
-        if isinstance(value, bytes) and field.name != "vector":
+        if isinstance(value, bytes) and field.name not in ("vector", "envelopes"):
             with pytest.raises(MessageError):
                 replace(message, **{field.name: bytes(1 << 13)}).encode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"share": bytes(33)},
+        {"share": bytes(35)},
+        {"blind": b""},
+        {"dealer": -1},
+        {"dealer": 1 << 64},
+        {"secret": 256},
+    ],
+    ids=str,
+)
+def test_a_row_of_a_list_that_does_not_fit_is_not_written(change):
+    message = messages.Opening.decode(EXAMPLES[messages.Opening])
+    first, *others = message.shares
+    with pytest.raises(MessageError):
+        replace(message, shares=(first._replace(**change), *others)).encode()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

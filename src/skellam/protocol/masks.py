@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -85,4 +86,9 @@ def _add_group(values: NDArray[Any], streams: Sequence[tuple[CipherContext, np.u
 
 
 def _stream(seed: bytes, block: int) -> CipherContext:
-    return Cipher(AES(seed), CTR(block.to_bytes(16, "big"))).encryptor()
+    return Cipher(AES(seed), _counter(block)).encryptor()
+
+
+@lru_cache(maxsize=64)
+def _counter(block: int) -> CTR:
+    return CTR(block.to_bytes(16, "big"))

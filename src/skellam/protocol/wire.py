@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence, Sized
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import groupby, starmap
 from struct import Struct
+from struct import error as struct_error
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, cast, get_type_hints
 
 import numpy as np
@@ -192,7 +193,10 @@ class Many:
 
     def write(self, value: Sequence[Any]) -> bytes:
         """Return number and items."""
-        return _length(value, self.limit) + b"".join(map(self.item.write, value))
+        item, write = self.item, self.item.write
+        if isinstance(item, Nested) and (row := _layout(cast(Hashable, item.kind)).fixed):
+            write = partial(_write_row, row, _layout(cast(Hashable, item.kind)).names)
+        return _length(value, self.limit) + b"".join(map(write, value))
 
     def read(self, reader: Reader) -> tuple[Any, ...]:
         """Take number and items."""
@@ -233,6 +237,16 @@ class Nested:
     def read(self, reader: Reader) -> Any:  # noqa: ANN401
         """Take its fields."""
         return self.kind(**read_fields(self.kind, reader))
+
+
+def _write_row(row: Struct, names: tuple[str, ...], record: object) -> bytes:
+    """Return the fields of ``record`` at once; what does not fit ``row`` is refused by `body`."""
+    values = tuple([getattr(record, name) for name in names])
+    try:
+        data = row.pack(*values)
+    except struct_error:
+        return body(record)
+    return data if row.unpack(data) == values else body(record)
 
 
 def _bounded(value: int, limit: int) -> int:

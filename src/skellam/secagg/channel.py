@@ -36,10 +36,12 @@ class PairCache:
     """Key pairs and agreements of clients that are all simulated in one process.
 
     Both ends of a pair derive the same bytes from the same two public keys, so the second end takes
-    what the first left here: once, so that little is kept. No real client has such a cache.
+    what the first left here: once, so that little is kept. The second end of a client that dropped
+    out is the server, with the opened key. No real client or server has such a cache.
     """
 
     pairs: dict[bytes, KeyPair] = field(default_factory=dict)
+    public: dict[bytes, X25519PublicKey] = field(default_factory=dict)
     agreed: dict[tuple[bytes, bytes, bytes], bytes] = field(default_factory=dict)
 
     def pair(self, secret: bytes) -> KeyPair:
@@ -47,6 +49,12 @@ class PairCache:
         if secret not in self.pairs:
             self.pairs[secret] = KeyPair(secret, self)
         return self.pairs[secret]
+
+    def public_key(self, public: bytes) -> X25519PublicKey:
+        """Return the key of the bytes ``public``, which all neighbours of its owner read."""
+        if public not in self.public:
+            self.public[public] = X25519PublicKey.from_public_bytes(public)
+        return self.public[public]
 
 
 class KeyPair:
@@ -71,8 +79,9 @@ class KeyPair:
         return agreed[ends]
 
     def _derive(self, public: bytes, purpose: bytes, culprit: int) -> bytes:
+        read = self._cache.public_key if self._cache else X25519PublicKey.from_public_bytes
         try:
-            shared = self._key.exchange(X25519PublicKey.from_public_bytes(public))
+            shared = self._key.exchange(read(public))
         except ValueError as error:
             raise TamperError("a public key is of low order", culprit=culprit) from error
         return derive_key(shared, purpose)

@@ -20,7 +20,7 @@ on with ``MaskedInput.from_bytes(kept, party)``; when a step raises, delete what
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Annotated, Any, final
 
@@ -45,7 +45,6 @@ from skellam.secagg.messages import (
     Agreement,
     Agreements,
     Delivery,
-    Envelope,
     KeyShares,
     MaskedVector,
     Opening,
@@ -54,7 +53,6 @@ from skellam.secagg.messages import (
     Receipt,
     Survivors,
     attested,
-    authentic,
     extend,
     find,
     participants_of,
@@ -65,8 +63,12 @@ from skellam.secagg.shares import (
     NOISE_SEED,
     SELF_MASK,
     Held,
+    MerkleTree,
     commit_secret,
     deal,
+    envelope_bytes,
+    proof_bytes,
+    verify_envelope,
     wanted,
 )
 from skellam.vectors import Residues
@@ -131,7 +133,7 @@ class ShareKeys(Phase[Party]):
         near = self._meet(known, peers.context)
         random = random_bytes(NONCE_BYTES * len(near), entropy=entropy)
         nonces = (random[at : at + NONCE_BYTES] for at in range(0, len(random), NONCE_BYTES))
-        envelopes = tuple(
+        envelopes = b"".join(
             self._envelope(to, held, peers.context, nonce)
             for to, held, nonce in zip(near, bundles.values(), nonces, strict=True)
         )
@@ -154,13 +156,11 @@ class ShareKeys(Phase[Party]):
         )
 
     def _envelope(self, to: Neighbour, held: Held, context: bytes, nonce: bytes) -> bytes:
-        me = self.setting.identity
-        sealed = seal(to.channel, me.number, to.number, held.bundle, nonce=nonce)
-        commitments = held.commitments(context, to.number)
-        return Envelope(me.number, to.number, commitments, sealed).signed(me, context)
+        sealed = seal(to.channel, held.dealer, to.number, held.bundle, nonce=nonce)
+        return held.commitments(context, to.number) + sealed
 
     def _key_shares(
-        self, secrets: tuple[bytes, ...], own: Held, envelopes: tuple[bytes, ...], context: bytes
+        self, secrets: tuple[bytes, ...], own: Held, envelopes: bytes, context: bytes
     ) -> bytes:
         me = self.setting.identity
         committed = b"".join(
@@ -168,7 +168,8 @@ class ShareKeys(Phase[Party]):
             for kind in range(SELF_MASK, len(secrets))
         )
         message = KeyShares(me.number, committed, own.commitments(context, me.number), envelopes)
-        return message.signed(me, context)
+        tree = MerkleTree(message, envelope_bytes(len(secrets)))
+        return replace(message, signature=me.sign(context, tree.statement)).encode()
 
 
 @final
@@ -225,27 +226,34 @@ class MaskedInput(Phase[Party]):
             raise TamperError("the list of dealers leaves this client out")
         return [to for to, present in zip(self.near, dealt, strict=True) if present]
 
-    def _open(self, envelopes: tuple[bytes, ...], near: list[Neighbour]) -> tuple[Held, ...]:
-        if len(envelopes) != len(near):
-            raise TamperError(f"{len(near)} neighbours dealt, but {len(envelopes)} envelopes came")
-        opened = (self._open_one(*pair) for pair in zip(envelopes, near, strict=True))
+    def _open(self, envelopes: bytes, near: list[Neighbour]) -> tuple[Held, ...]:
+        """Return what the neighbours dealt: of each an envelope came, and what proves it."""
+        size = envelope_bytes(len(self.secrets))
+        each = size + proof_bytes(len(self.near))
+        if len(envelopes) != len(near) * each:
+            raise TamperError(f"{len(near)} neighbours dealt, but not as many envelopes came")
+        rows = [envelopes[at : at + each] for at in range(0, len(envelopes), each)]
+        opened = [
+            self._open_one(row[:size], row[size:], dealer)
+            for row, dealer in zip(rows, near, strict=True)
+        ]
         return (*opened, self.own)
 
-    def _open_one(self, data: bytes, dealer: Neighbour) -> Held:
+    def _open_one(self, envelope: bytes, proof: bytes, dealer: Neighbour) -> Held:
         """Return what is inside; verify the dealer's signature only to know whom to blame."""
-        me, party = self.setting.identity.number, self.setting
-        envelope = Envelope.decode(data)
-        if (envelope.sender, envelope.holder) != (dealer.number, me):
-            raise TamperError("an envelope is not the one from that neighbour to this client")
+        me, committed = self.setting.identity.number, 32 * len(self.secrets)
         try:
-            bundle = unseal(dealer.channel, dealer.number, me, envelope.ciphertext)
+            bundle = unseal(dealer.channel, dealer.number, me, envelope[committed:])
             held = Held(dealer.number, bundle)
-            regular = len(bundle) == len(self.own.bundle)
-            if regular and held.commitments(self.context, me) == envelope.commitments:
+            if held.commitments(self.context, me) == envelope[:committed]:
                 return held
         except TamperError:
             pass
-        authentic(Envelope, data, party.roster, self.context)
+        round_, roster = self.setting.round, self.setting.roster
+        peers = Participants(self.ids, self.context, round_)
+        verify_envelope(
+            envelope, proof, dealer=dealer.number, holder=me, peers=peers, roster=roster
+        )
         raise TamperError(
             f"client {dealer.number} dealt shares that it did not commit to", culprit=dealer.number
         )

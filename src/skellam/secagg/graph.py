@@ -65,6 +65,7 @@ class Topology:
         return self.degree == self.participants - 1
 
 
+@lru_cache(maxsize=64)
 def topology(participants: int, tolerance: Tolerance) -> Topology:
     """Return the numbers of a cohort's graph, or raise `InfeasibleError`.
 

@@ -28,7 +28,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,7 @@ from skellam.protocol.wire import (
     Uint,
     split_signature,
 )
+from skellam.secagg.channel import SEAL_BYTES
 from skellam.secagg.graph import Graph, graph
 from skellam.secagg.parameters import RoundParameters
 
@@ -63,7 +64,8 @@ SHARE_BYTES = SECRET_BYTES + 2
 """16 elements of the field of 65537: the low 16 bits of each, then the top bits of all."""
 MAX_SECRETS = 3
 MAX_ENTRY = 256 + MAX_SECRETS * (32 + SHARE_BYTES)
-Encoded = Annotated[tuple[bytes, ...], Many(Blob(MAX_ENTRY))]
+MAX_ENVELOPE = MAX_SECRETS * (32 + SHARE_BYTES) + 32 + SEAL_BYTES
+MAX_PROOF = SIGNATURE_BYTES + 32 * MAX_PARTICIPANTS.bit_length()
 _Digests = Annotated[bytes, Blob(32 * MAX_SECRETS)]
 _Table = NDArray[np.void]
 
@@ -126,36 +128,31 @@ class ParticipantList(Listing):
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope(Message):
-    """The shares of one dealer's secrets for one holder, encrypted, and a commitment to each."""
-
-    TAG = 3
-    sender: Id
-    holder: Id
-    commitments: _Digests
-    ciphertext: Annotated[bytes, Blob(60 + MAX_SECRETS * SHARE_BYTES)]
-    signature: Signature = UNSIGNED
-
-
-@dataclass(frozen=True, slots=True)
 class KeyShares(Message):
-    """All envelopes of one dealer, its own shares' commitments, and those to its secrets."""
+    """One dealer's commitments and its envelopes, by ascending holder, under one signature.
+
+    What is signed is not this encoding but the top of a tree over it (`shares.MerkleTree`), so that
+    each holder can prove what its own envelope was.
+    """
 
     TAG = 4
     sender: Id
     secrets: _Digests
     own: _Digests
-    envelopes: Encoded
+    envelopes: Annotated[bytes, Blob(MAX_ENVELOPE * MAX_PARTICIPANTS)]
     signature: Signature = UNSIGNED
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery(Message):
-    """Who shared keys (indices into the list), and the envelopes for one holder, both ascending."""
+    """Who shared keys (indices into the list), and the envelopes for one holder, both ascending.
+
+    Behind each envelope stands what proves that its dealer signed it: a signature and a path.
+    """
 
     TAG = 5
     dealers: Indices
-    envelopes: Encoded
+    envelopes: Annotated[bytes, Blob((MAX_ENVELOPE + MAX_PROOF) * MAX_PARTICIPANTS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +204,7 @@ class Agreements(Listing):
     entries: Annotated[_Table, Numbers(LAYOUT)]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenShare:
+class OpenShare(NamedTuple):
     """One share with the randomness that opens its commitment."""
 
     dealer: Id
@@ -229,7 +225,7 @@ class Opening(Message):
     signature: Signature = UNSIGNED
 
 
-Kind = TypeVar("Kind", Advertisement, Envelope, KeyShares, Receipt, Agreement, Opening)
+Kind = TypeVar("Kind", Advertisement, Receipt, Agreement, Opening)
 
 
 def authentic(kind: type[Kind], data: bytes, roster: Roster, context: bytes) -> Kind:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -122,7 +123,7 @@ class RoundParameters:
     @property
     def digest(self) -> bytes:
         """SHA-256 over all of it."""
-        return sha256(b"skellam/secagg/round" + wire.head(0) + wire.body(self)).digest()
+        return _digest(self)
 
     @property
     def has_noise_seed(self) -> bool:
@@ -162,6 +163,11 @@ class RoundParameters:
             )
 
 
+@lru_cache(maxsize=8)
+def _digest(round_: RoundParameters) -> bytes:
+    return sha256(b"skellam/secagg/round" + wire.head(0) + wire.body(round_)).digest()
+
+
 @dataclass(frozen=True, slots=True)
 class SeenRounds:
     """The rounds that a client ever began; keep it for as long as the client's identity."""
@@ -197,21 +203,19 @@ class Setting:
 
     round: RoundParameters
     roster: Roster
-
-
-@dataclass(frozen=True, slots=True)
-class Party:
-    """What a client brings into every phase; none of it is in the bytes of a phase."""
-
-    round: RoundParameters
-    roster: Roster
-    identity: Identity
-    cache: PairCache | None = field(default=None, repr=False, compare=False)
-    """What the clients of one simulation share, and no others."""
+    cache: PairCache | None = field(default=None, repr=False, compare=False, kw_only=True)
+    """What all parties of one simulation share, and no others."""
 
     def key_pair(self, secret: bytes) -> KeyPair:
         """Return the key pair of ``secret``."""
         return KeyPair(secret) if self.cache is None else self.cache.pair(secret)
+
+
+@dataclass(frozen=True, slots=True)
+class Party(Setting):
+    """What a client brings into every phase; none of it is in the bytes of a phase."""
+
+    identity: Identity
 
 
 class _Setting(Protocol):

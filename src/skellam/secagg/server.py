@@ -9,6 +9,7 @@ raised has the faults too.
 from __future__ import annotations
 
 import os
+from bisect import bisect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,15 +35,13 @@ from skellam.protocol.wire import (
     Text,
     Uint,
 )
-from skellam.secagg.channel import SEAL_BYTES, KeyPair, low_order, mask_purpose, self_mask
+from skellam.secagg.channel import low_order, mask_purpose, self_mask
 from skellam.secagg.messages import (
     MAX_ENTRY,
-    SHARE_BYTES,
     Advertisement,
     Agreement,
     Agreements,
     Delivery,
-    Envelope,
     KeyShares,
     MaskedVector,
     Opening,
@@ -62,7 +61,9 @@ from skellam.secagg.shares import (
     NOISE_SEED,
     SELF_MASK,
     Commitments,
+    MerkleTree,
     OpenedShares,
+    envelope_bytes,
 )
 from skellam.vectors import Residues, residue_dtype
 
@@ -173,20 +174,20 @@ class CollectShares(Phase[Setting]):
         return CollectInputs(self.setting, (*self.faults, *faults), shared), boxes
 
     def _parse(self, data: bytes, peers: Participants) -> _Parsed:
-        message = authentic(KeyShares, data, self.setting.roster, peers.context)
-        sender = message.sender
-        envelopes = [Envelope.decode(envelope) for envelope in message.envelopes]
-        count = self.setting.round.secret_count
-        size = 32 + count * SHARE_BYTES + SEAL_BYTES
-        neighbours = peers.ids[peers.graph.neighbours(peers.index(sender))]
-        regular = [e.holder for e in envelopes] == neighbours.tolist() and all(
-            (e.sender, len(e.commitments), len(e.ciphertext)) == (sender, 32 * count, size)
-            for e in envelopes
-        )
-        if not (regular and (len(message.own), len(message.secrets) + 32) == (32 * count,) * 2):
+        message = KeyShares.decode(data)
+        sender, count = message.sender, self.setting.round.secret_count
+        size = envelope_bytes(count)
+        tree = MerkleTree(message, size)
+        roster = self.setting.roster
+        roster.verify(sender, peers.context, tree.statement, message.signature)
+        holders = peers.ids[peers.graph.neighbours(peers.index(sender))].tolist()
+        found = len(message.envelopes), len(message.own), len(message.secrets) + 32
+        if found != (size * len(holders), 32 * count, 32 * count):
             raise TamperError("key shares have not the form of this round", culprit=sender)
-        holders = neighbours.tolist()
-        return _Parsed(sender, holders, message.envelopes, Commitments.of(message, envelopes))
+        shares = [envelope[: 32 * count] for envelope in tree.envelopes]
+        shares.insert(bisect(holders, sender), message.own)
+        commitments = Commitments(sender, message.secrets, b"".join(shares))
+        return _Parsed(sender, holders, tree, message.signature, commitments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,8 @@ class _Parsed:
 
     sender: int
     holders: list[int]
-    envelopes: tuple[bytes, ...]
+    tree: MerkleTree
+    signature: bytes
     commitments: Commitments
 
 
@@ -346,7 +348,7 @@ class UnmaskSum(Phase[Setting]):
         self, peers: Participants, public: list[bytes], dead: int, key: bytes
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the living neighbours of ``dead`` and the seeds of their masks with it."""
-        context, pair = self.summed.shared.context, KeyPair(key)
+        context, pair = self.summed.shared.context, self.setting.key_pair(key)
         index = peers.index(dead)
         if pair.public != public[index]:
             raise TamperError("a dealer shared another mask key than it advertised", culprit=dead)
@@ -416,10 +418,12 @@ def _require_turn(sender: int, senders: Container[int], seen: set[int]) -> None:
         raise TamperError("a client sent twice", culprit=sender)
 
 
-def _boxes(found: tuple[_Parsed, ...]) -> dict[int, tuple[bytes, ...]]:
+def _boxes(found: tuple[_Parsed, ...]) -> dict[int, bytes]:
+    """Return, for each who dealt, the others' envelopes for it, each with what proves it."""
     boxes: dict[int, list[bytes]] = {parsed.sender: [] for parsed in found}
     for parsed in found:
-        for holder, envelope in zip(parsed.holders, parsed.envelopes, strict=True):
+        tree, signature = parsed.tree, parsed.signature
+        for holder, *dealt in zip(parsed.holders, tree.envelopes, tree.paths(), strict=True):
             if holder in boxes:
-                boxes[holder].append(envelope)
-    return {number: tuple(box) for number, box in boxes.items()}
+                boxes[holder] += (dealt[0], signature, dealt[1])
+    return {number: b"".join(box) for number, box in boxes.items()}

@@ -13,6 +13,11 @@ element unless they are all ones; and logarithms fit a table.
 that opens another share than it got, and a dealer whose shares do not combine to the secret it
 committed to, are both found out. A commitment hides what it binds: a share is hashed with 32 random
 bytes of its own; a secret is 32 uniform bytes, which a hash hides as they are.
+
+*One signature a dealer.* An envelope is the commitments to one holder's shares and the sealed
+shares. A dealer signs the top of a tree of hashes over its commitments and all its envelopes. A
+holder gets its envelope with the signature and the path to the top: with these it can prove to
+anybody what the dealer signed for it, and nobody can prove anything else.
 """
 
 from __future__ import annotations
@@ -37,12 +42,14 @@ from skellam.errors import (
     TamperError,
     ThresholdError,
 )
-from skellam.protocol.wire import MAX_PARTICIPANTS, Blob, Id
+from skellam.protocol import wire
+from skellam.protocol.identity import Roster
+from skellam.protocol.wire import MAX_PARTICIPANTS, SIGNATURE_BYTES, Blob, Id
+from skellam.secagg.channel import SEAL_BYTES
 from skellam.secagg.messages import (
     MAX_SECRETS,
     SECRET_BYTES,
     SHARE_BYTES,
-    Envelope,
     KeyShares,
     Opening,
     OpenShare,
@@ -178,19 +185,14 @@ class Held:
 
     def commitments(self, context: bytes, holder: int) -> bytes:
         """Return the commitments to all shares, one after another."""
-        root, shares = self.bundle[:32], range(32, len(self.bundle), SHARE_BYTES)
-        return b"".join(
-            [
-                commit_share(
-                    context,
-                    self.dealer,
-                    holder,
-                    kind,
-                    blind(root, kind) + self.bundle[at : at + SHARE_BYTES],
-                )
-                for kind, at in enumerate(shares)
-            ]
-        )
+        bundle = self.bundle
+        blind_prefix, prefix = _BLIND + bundle[:32], _SHARE + context
+        parts = []
+        for kind, at in enumerate(range(32, len(bundle), SHARE_BYTES)):
+            content = sha256(blind_prefix + _KINDS[kind]).digest() + bundle[at : at + SHARE_BYTES]
+            names = _share_names(self.dealer, kind, holder)
+            parts.append(sha256(prefix + names + content).digest())
+        return b"".join(parts)
 
     def open(self, kind: int) -> OpenShare:
         """Return the share of the secret of ``kind`` with its own blind."""
@@ -227,7 +229,7 @@ def wanted(*, alive: bool, removed: bool) -> tuple[int, ...]:
 def commit_share(context: bytes, dealer: int, holder: int, kind: int, content: bytes) -> bytes:
     """Return the commitment to the share that ``holder`` got: ``content`` is blind and share."""
     names = _share_names(dealer, kind, holder)
-    return sha256(b"skellam/secagg/share" + context + names + content).digest()
+    return sha256(_SHARE + context + names + content).digest()
 
 
 def commit_secret(context: bytes, dealer: int, kind: int, secret: bytes) -> bytes:
@@ -238,9 +240,11 @@ def commit_secret(context: bytes, dealer: int, kind: int, secret: bytes) -> byte
 
 def blind(root: bytes, kind: int) -> bytes:
     """Return the randomness for the share of one secret; it tells nothing about the others'."""
-    return sha256(b"skellam/secagg/blind" + root + bytes([kind])).digest()
+    return sha256(_BLIND + root + _KINDS[kind]).digest()
 
 
+_SHARE, _BLIND = b"skellam/secagg/share", b"skellam/secagg/blind"
+_KINDS = [bytes([kind]) for kind in range(MAX_SECRETS)]
 _secret_names = Struct(">QB").pack
 _share_names = Struct(">QBQ").pack
 
@@ -253,13 +257,6 @@ class Commitments:
     secrets: Annotated[bytes, Blob(32 * MAX_SECRETS)]
     shares: Annotated[bytes, Blob(32 * MAX_SECRETS * MAX_PARTICIPANTS)]
 
-    @classmethod
-    def of(cls, key_shares: KeyShares, envelopes: list[Envelope]) -> Commitments:
-        """Return the commitments in ``key_shares``, holders ascending."""
-        rows = [(e.holder, e.commitments) for e in envelopes]
-        rows.append((key_shares.sender, key_shares.own))
-        return cls(key_shares.sender, key_shares.secrets, b"".join(row for _, row in sorted(rows)))
-
     def share(self, row: int, kind: int) -> bytes:
         """Return the commitment to the share of secret ``kind`` that holder ``row`` got."""
         at = row * (len(self.secrets) + 32) + 32 * kind
@@ -268,6 +265,85 @@ class Commitments:
     def secret(self, kind: int) -> bytes:
         """Return the commitment to the secret of ``kind``."""
         return self.secrets[32 * (kind - 1) : 32 * kind]
+
+
+def envelope_bytes(secrets: int) -> int:
+    """Return the size of an envelope: commitments, then a sealed blind and shares."""
+    return 32 * secrets + SEAL_BYTES + 32 + SHARE_BYTES * secrets
+
+
+def proof_bytes(envelopes: int) -> int:
+    """Return the size of what proves one of so many envelopes: a signature and a path."""
+    return SIGNATURE_BYTES + 32 * envelopes.bit_length()
+
+
+class MerkleTree:
+    """The tree over what one dealer sends: leaf 0 its commitments, then its envelopes in order.
+
+    A leaf hashes its content and a node its two children; a last node without a sibling has zeros
+    for one. The dealer signs its number, how many leaves there are, and the top.
+    """
+
+    def __init__(self, message: KeyShares, envelope_size: int) -> None:
+        octets, size = message.envelopes, envelope_size
+        self._dealer = message.sender
+        self.envelopes = [octets[at : at + size] for at in range(0, len(octets), size)]
+        first = _length(len(message.secrets)) + message.secrets + message.own
+        level = [sha256(_COMMITMENTS + first).digest()]
+        level += [sha256(_ENVELOPE + envelope).digest() for envelope in self.envelopes]
+        self._levels: list[list[bytes]] = []
+        while len(level) > 1:
+            if len(level) % 2:
+                level.append(bytes(32))
+            self._levels.append(level)
+            level = [
+                sha256(_NODE + left + right).digest()
+                for left, right in zip(level[::2], level[1::2], strict=True)
+            ]
+        self._top = level[0]
+
+    @property
+    def statement(self) -> bytes:
+        """What the dealer signs."""
+        return _statement(self._dealer, 1 + len(self.envelopes), self._top)
+
+    def paths(self) -> list[bytes]:
+        """Return, for each envelope, the siblings on its way to the top."""
+        leaves = np.arange(1, 1 + len(self.envelopes))
+        siblings = [
+            np.frombuffer(b"".join(level), dtype="V32")[leaves >> height ^ 1]
+            for height, level in enumerate(self._levels)
+        ]
+        size, octets = 32 * len(siblings), np.stack(siblings, axis=1).tobytes()
+        return [octets[at : at + size] for at in range(0, len(octets), size)]
+
+
+def verify_envelope(
+    envelope: bytes, proof: bytes, *, dealer: int, holder: int, peers: Participants, roster: Roster
+) -> None:
+    """Raise `TamperError` unless ``dealer`` signed that this is its envelope for ``holder``."""
+    holders = peers.ids[peers.graph.neighbours(peers.index(dealer))].tolist()
+    if holder not in holders or len(proof) != proof_bytes(len(holders)):
+        raise TamperError("a proof does not fit the dealer and the holder of the envelope")
+    at = 1 + holders.index(holder)
+    digest = sha256(_ENVELOPE + envelope).digest()
+    for height, start in enumerate(range(SIGNATURE_BYTES, len(proof), 32)):
+        sibling = proof[start : start + 32]
+        pair = sibling + digest if at >> height & 1 else digest + sibling
+        digest = sha256(_NODE + pair).digest()
+    statement = _statement(dealer, 1 + len(holders), digest)
+    roster.verify(dealer, peers.context, statement, proof[:SIGNATURE_BYTES])
+
+
+def _statement(dealer: int, leaves: int, top: bytes) -> bytes:
+    return wire.head(KeyShares.TAG) + _leaves(dealer, leaves) + top
+
+
+_COMMITMENTS, _ENVELOPE, _NODE = (
+    b"skellam/secagg/" + name for name in (b"commitments", b"envelope", b"node")
+)
+_length = Struct(">I").pack
+_leaves = Struct(">QI").pack
 
 
 class OpenedShares:

@@ -94,12 +94,12 @@ def run(
     roster = Roster({identity.number: public for identity, public in parties})
     pairs = PairCache()
     phases: dict[int, ClientPhase] = {
-        identity.number: client.AdvertiseKeys(Party(round_, roster, identity, pairs))
+        identity.number: client.AdvertiseKeys(Party(round_, roster, identity, cache=pairs))
         for identity, _ in parties
     }
     source = cache(entropy) if callable(entropy) else lambda _: entropy
     simulation = _Simulation(encode, source, faults or FaultScript(), before_unmask)
-    return simulation.run(phases, server.CollectKeys(Setting(round_, roster)))
+    return simulation.run(phases, server.CollectKeys(Setting(round_, roster, cache=pairs)))
 
 
 @dataclass(frozen=True, slots=True)

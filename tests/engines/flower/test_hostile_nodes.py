@@ -6,16 +6,12 @@ import pytest
 from flwr.app import Array, ConfigRecord, Error, Message
 
 from oracles.flower_fleet import Fleet, plan
+from oracles.transcript import dealt
 from skellam.engines.flower import InProcessGrid, Node
 from skellam.engines.flower import client as client_module
 from skellam.engines.flower import messages as messages_module
 from skellam.engines.flower.messages import content_digest, payload, read_config, read_content
-from skellam.secagg.messages import (
-    Advertisement,
-    Envelope,
-    KeyShares,
-    participants_of,
-)
+from skellam.secagg.messages import Advertisement, KeyShares, participants_of
 
 
 def _npy(data):
@@ -215,14 +211,9 @@ class BadDealer:
         return message
 
     def change(self, content):
-        dealt = KeyShares.decode(content["skellam"]["data"])
-        envelopes = []
-        for envelope in map(Envelope.decode, dealt.envelopes):
-            spoilt = replace(envelope, ciphertext=bytes(len(envelope.ciphertext)))
-            envelopes.append(spoilt.signed(self.identity, self.context))
-        content["skellam"]["data"] = replace(dealt, envelopes=tuple(envelopes)).signed(
-            self.identity, self.context
-        )
+        sent = KeyShares.decode(content["skellam"]["data"])
+        spoilt = replace(sent, envelopes=bytes(len(sent.envelopes)))
+        content["skellam"]["data"] = dealt(spoilt, self.identity, self.context)
 
     @property
     def network(self):
