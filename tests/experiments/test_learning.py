@@ -44,7 +44,7 @@ def row(task, way, epsilon=MIDDLE):
 COMPARED = [
     (task, way, epsilon, points)
     for task in IMAGES
-    for way, points in ((EIGHT, 1.0), (TWELVE, 1.0), (COMPRESSED, 2.0))
+    for way, points in ((EIGHT, 1.05), (TWELVE, 0.15), (COMPRESSED, 2.0))
     for epsilon in {r.epsilon for r in rows(task) if r.way == way and r.seeds >= 3}
 ]
 
@@ -55,7 +55,7 @@ def test_every_task_of_images_has_paired_runs():
 
 @pytest.mark.parametrize(("task", "way", "epsilon", "points"), COMPARED)
 def test_skellam_noise_costs_little_beside_central_gaussian_noise(task, way, epsilon, points):
-    """A point in the mean over seeds, and two where a parameter has two bits."""
+    """In the mean over seeds: 12 bits nothing, 8 bits a point, two bits a parameter two."""
     found = row(task, way, epsilon)
     assert found.seeds >= 3
     assert found.tight.mean > -points
