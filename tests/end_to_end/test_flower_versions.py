@@ -17,7 +17,7 @@ TESTS = (
     "exploits",
     "metrics",
     "strategies",
-    "testing",
+    "simulation",
 )
 """Those in which Flower's own code takes part in more than carrying bytes."""
 
