@@ -292,6 +292,18 @@ def test_a_delta_that_is_none_is_refused(delta):
         small().calibrated(epsilon=1, delta=delta)
 
 
+def test_a_delta_that_would_allow_to_publish_vectors_is_refused():
+    asked = {"dimension": 100, "clip": 1.0, "bits": 16, "cohort": 100, "population": 10**6}
+    chance = 1 - (1 - 1e-4) ** 10
+    for sampling in ("poisson", "fixed"):
+        plan = Plan(**asked, rounds=10, sampling=sampling)
+        with pytest.raises(InfeasibleError, match="publish every vector without noise"):
+            plan.calibrated(epsilon=1, delta=chance * (1 + 1e-9))
+        assert plan.calibrated(epsilon=1, delta=chance / 10).privacy().epsilon <= 1
+    cyclic = Plan(**asked, rounds=10, sampling="cyclic")
+    assert cyclic.calibrated(epsilon=1, delta=0.01).privacy().epsilon <= 1
+
+
 def test_a_plan_without_noise_says_so():
     assert not hasattr(small(), "codec")
     with pytest.raises(DataError, match="calibrated"):

@@ -18,7 +18,7 @@ from skellam.engines.sampling import bernoulli
 from skellam.engines.two_servers import two_servers as two_servers_round
 from skellam.entropy import Entropy
 from skellam.errors import DomainError, ShapeError
-from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Sampling, Servers
+from skellam.plan import AdaptiveClip, CalibratedPlan, Noise, Servers
 from skellam.plan.sizes import expected_dropout
 
 Vector: TypeAlias = NDArray[np.float32]
@@ -223,8 +223,7 @@ class Aggregation:
         """Raise if clients drop out more often than the guarantee of random cohorts assumes."""
         if isinstance(self.dropout, Mapping) or not self.private(plan):
             return
-        cohorts_are_random = plan.sampling not in {Sampling.ALL, Sampling.CYCLIC}
-        if cohorts_are_random and self.dropout > expected_dropout(plan):
+        if plan.sampling.random and self.dropout > expected_dropout(plan):
             raise DomainError(
                 f"dropout={self.dropout:g} is more than the chance of {expected_dropout(plan):g} "
                 "for which skipped and aborted rounds are accounted for; plan with "

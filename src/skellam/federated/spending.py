@@ -105,7 +105,7 @@ class LedgerSpender:
         Where nothing about cohorts is secret, what counts is how often one client's data was in a
         release, at most: the ledger has as many spends of this run as ``participations``.
         """
-        if participations is None or not _are_open(self._population.plan):
+        if participations is None or self._population.plan.sampling.random:
             self._spend(number)
             return
         for earlier in range(participations):
@@ -119,7 +119,7 @@ class LedgerSpender:
         that are made again with other noise would count once. Noise that replays is the same.
         """
         known = start + 1
-        if participations is not None and _are_open(self._population.plan):
+        if participations is not None and not self._population.plan.sampling.random:
             known = participations
         prefix = self._key(0)[:_RUN_BYTES]
         keys = (spend.key or b"" for spend in self._ledger.account.spends)
@@ -199,15 +199,10 @@ def _participations(account: LedgerAccount, plan: CalibratedPlan) -> int:
     """
     spends = [spend for spend in account.spends if spend.mechanism == plan.mechanism]
     total = sum(spend.rounds for spend in spends)
-    if _are_open(plan):
+    if not plan.sampling.random:
         return total
     runs = len({(spend.key or b"")[:_RUN_BYTES] for spend in spends})
     return min(total, runs * plan.participations)
-
-
-def _are_open(plan: CalibratedPlan) -> bool:
-    """Return whether the guarantee rests on no secret about who takes part."""
-    return plan.sampling in {Sampling.CYCLIC, Sampling.ALL}
 
 
 def open_ledger(

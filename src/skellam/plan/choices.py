@@ -40,6 +40,11 @@ class Sampling(StrEnum):
         """Whether the guarantee rests on members and sizes of cohorts that nobody else knows."""
         return self in {Sampling.POISSON, Sampling.SELF}
 
+    @property
+    def random(self) -> bool:
+        """Whether chance decides who takes part in a round, which amplifies the guarantee."""
+        return self.secret or self is Sampling.FIXED
+
 
 class Servers(StrEnum):
     """Who sums the vectors."""

@@ -178,7 +178,7 @@ def _privacy(plan: CalibratedPlan) -> Iterator[Line]:
         return
     for name, found in plan.guarantees()._asdict().items():
         mean = name.endswith("_mean")
-        if mean and plan.sampling in {Sampling.ALL, Sampling.CYCLIC}:
+        if mean and not plan.sampling.random:
             continue
         why = f"for every client: at most {plan.participations} participations"
         if mean:

@@ -32,14 +32,9 @@ def target_audience(plan: Plan) -> Audience:
     Of two servers each knows its own noise; where cohorts are no secret, that is all that the
     public lacks, and one epsilon holds against everybody.
     """
-    if plan.aggregation is Servers.TWO and _open_cohorts(plan):
+    if plan.aggregation is Servers.TWO and not plan.sampling.random:
         return Audience.LEADER
     return Audience.PUBLIC
-
-
-def _open_cohorts(plan: Plan) -> bool:
-    """Return whether the guarantee rests on no secret about who takes part."""
-    return plan.sampling in {Sampling.CYCLIC, Sampling.ALL}
 
 
 def unknown_variance(plan: CalibratedPlan, audience: Audience) -> float:
@@ -49,7 +44,7 @@ def unknown_variance(plan: CalibratedPlan, audience: Audience) -> float:
     sampling must be true for the other server.
     """
     match audience:
-        case Audience.PUBLIC if plan.aggregation is Servers.TWO and _open_cohorts(plan):
+        case Audience.PUBLIC if plan.aggregation is Servers.TWO and not plan.sampling.random:
             return plan.total_variance
         case Audience.HELPER if plan.noise_by is NoiseBy.HELPER:
             return 0.0
@@ -252,7 +247,7 @@ def releases(
     match audience:
         case Audience.SERVER | Audience.LEADER | Audience.HELPER:
             return server_mechanism(plan), times
-        case Audience.PUBLIC if _open_cohorts(plan):
+        case Audience.PUBLIC if not plan.sampling.random:
             return public_mechanism(plan), times
         case Audience.PUBLIC:
             return public_mechanism(plan), rounds

@@ -153,6 +153,7 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
     _checks.between("delta", _checks.open_unit("delta", delta), _MIN_DELTA, 1)
     if plan.noise is Noise.NONE:
         raise InfeasibleError('noise="none" reaches no epsilon; choose another noise')
+    _require_small_delta(plan, delta)
     request = Request.of(plan, delta=delta, epsilon=target)
 
     def cost(candidate: CalibratedPlan) -> float:
@@ -169,6 +170,22 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
         raise _naming_min_bits(
             request, error, lambda wider: _solved(wider, gaussian, cost, target)
         ) from error
+
+
+def _require_small_delta(plan: Plan, delta: float) -> None:
+    """Raise where a client takes part at all with a chance of at most ``delta``.
+
+    Vectors in the clear would then have epsilon 0 at this delta, so no target asks for any noise.
+    """
+    if not plan.sampling.random or plan.rate == 1:
+        return
+    chance = -math.expm1(plan.rounds * math.log1p(-plan.rate))
+    if delta >= chance:
+        raise InfeasibleError(
+            f"delta {delta:g} is not below {chance:g}, the chance that a client takes part in any "
+            f"of {plan.rounds:,} rounds at rate {plan.rate:g}: it would allow to publish every "
+            "vector without noise; choose a smaller delta, 1 over ten times the population or less"
+        )
 
 
 def min_bits(plan: CalibratedPlan, *, relative_error: float) -> int:

@@ -260,7 +260,7 @@ def chosen_participations(plan: Plan) -> int:
     """Return how many rounds a client's data may enter: as given, or hardly ever exceeded."""
     if plan.participations is not None:
         return min(plan.participations, plan.rounds)
-    if plan.sampling in {Sampling.ALL, Sampling.CYCLIC}:
+    if not plan.sampling.random:
         return mean_participations(plan, plan.rounds)
     return _binomial_ceiling(plan.rounds, plan.selection_rate, _stop_chance(plan))
 
@@ -271,7 +271,7 @@ def stop_distance(plan: CalibratedPlan) -> float:
     The chance to exceed ``participations`` in R rounds is convex in R as long as R times the rate
     is below it, so a part of that of all planned rounds covers every shorter run.
     """
-    if not plan.sampling.secret and plan.sampling is not Sampling.FIXED:
+    if not plan.sampling.random:
         return 0.0
     from scipy.stats import binom
 
