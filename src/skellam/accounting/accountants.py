@@ -210,8 +210,9 @@ def calibrate(
     """Return about the least value whose ``cost``, falling in the value, is at most ``target``.
 
     It stops when the cost is within ``tolerance`` of the target (relative) or the bracket within
-    1e-9, after 20 evaluations within 1e-3: then the cost jumps over the target. It raises
-    `InfeasibleError` when even ``max_value`` costs too much.
+    1e-9. A cost that jumps over the target is met within 1e-3 after 20 evaluations, and within 1 %
+    at once where it jumps by more than a factor of four. It raises `InfeasibleError` when even
+    ``max_value`` costs too much.
     """
     _checks.positive("target", target)
     search = _Search(cost, target)
@@ -220,6 +221,8 @@ def calibrate(
     aim = target * (1 - tolerance / 2)
     while high.cost < target * (1 - tolerance):
         narrow = 1e-9 if len(search.points) < 20 else 1e-3
+        if high.cost < target / 2 and low.cost > target * 2:
+            narrow = 1e-2
         if high.value <= low.value * (1 + narrow):
             break
         middle = search.at(search.next(low.value, high.value, aim))
@@ -306,11 +309,18 @@ class _Search:
             factor = factor * factor
         return low, point
 
+    def _distance(self, point: _Point) -> float:
+        """Return how far the logarithm of a point's cost is from the target's."""
+        return abs(math.log(point.cost / self._target)) if 0 < point.cost < math.inf else math.inf
+
     def next(self, low: float, high: float, aim: float) -> float:
-        """Follow the secant in logarithms; bisect where it leads outside, and every third time."""
-        a, b = self.points[-2:]
+        """Follow the secant of the two nearest costs, in logarithms; bisect where it leads outside.
+
+        From the eighth evaluation on every second time, so that the bracket is sure to shrink.
+        """
+        a, b = sorted(self.points, key=self._distance)[1::-1]
         usable = all(0 < p.cost < math.inf for p in (a, b)) and a.cost != b.cost
-        if usable and len(self.points) % 3:
+        if usable and (len(self.points) < 8 or len(self.points) % 2):
             slope = math.log(b.value / a.value) / math.log(b.cost / a.cost)
             x = b.value * math.exp(max(-50.0, min(50.0, slope * math.log(aim / b.cost))))
             if low < x < high:

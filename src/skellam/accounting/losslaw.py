@@ -90,8 +90,9 @@ def tilted_moments(law: LossLaw, theta: float) -> tuple[float, float]:
     weights = theta * law.losses + np.log(np.maximum(law.masses, 1e-320))
     weights = np.exp(weights - weights.max())
     weights /= weights.sum()
-    mean = float(weights @ law.losses)
-    return mean, float(weights @ (law.losses - mean) ** 2)
+    # Sums, not products of matrices: threads that wait for the next one would burn the processor.
+    mean = float((weights * law.losses).sum())
+    return mean, float((weights * (law.losses - mean) ** 2).sum())
 
 
 def log_moment(losses: NDArray[np.floating], masses: Masses, theta: Masses) -> Masses:

@@ -310,7 +310,7 @@ def _powered(grids: Grids, theta: float, h: float, size: int) -> tuple[Masses, f
     power = np.zeros(size // 2 + 1, dtype=np.complex128)
     power[used] = np.exp(exponents)
     errors = np.abs(power[used]) * (np.expm1(np.minimum(wrongs, 700.0)) + 2 * wrong)
-    error = math.sqrt(2 / size * (float(errors @ errors) + missing))
+    error = math.sqrt(2 / size * (float((errors * errors).sum()) + missing))
     return np.asarray(fft.irfft(power, size)), log_mass, error
 
 
