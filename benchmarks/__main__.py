@@ -1,8 +1,9 @@
 """``python -m benchmarks [--all [--write PAGE]] [name ...]`` runs every ``bench_<name>``, or some.
 
-``--all`` runs all of them in one go and ends with one table: each line has what was measured, its
-ratio to a peer, the limit of the ratio and the command that measures it again. What takes longer
-than a few minutes by itself is sampled there (``bench_<name>.sample``). ``--write`` puts the table
+``--all`` runs all of them in one go and ends with one table: each line has what was measured, the
+peer or the limit beside it, the ratio of the two, the limit of the ratio and the command that
+measures it again. What takes longer than a few minutes by itself is sampled there
+(``bench_<name>.sample``). ``--write`` puts the table
 between two marks of a page: ``python -m benchmarks --all --write docs/benchmarks.md``.
 """
 
@@ -65,6 +66,7 @@ def in_one_table(names: list[str]) -> str:
         first = len(Report.made)
         getattr(module, "sample", module.main)()
         for report in Report.made[first:]:
+            lines.append(f"| **{report.title}** | | | | | |")
             lines += [f"| {line} | `{name}` |" for line in report.lines]
     minutes = (time.perf_counter() - start) / 60
     when = f"{machine()}, {time.strftime('%d %B %Y')}, commit `{commit()}`, {minutes:.0f} minutes"
@@ -72,8 +74,8 @@ def in_one_table(names: list[str]) -> str:
         [
             f"{when}; the command is `python -m benchmarks` and the last column:",
             "",
-            "| what | measured | ratio | limit | command |",
-            "|---|---|---:|---:|---|",
+            "| what | ours | peer | ratio | limit | command |",
+            "|---|---|---|---:|---:|---|",
             *lines,
         ]
     )

@@ -44,6 +44,7 @@ def show(multipliers: Sequence[float], numbers: Sequence[int]) -> None:
         "pessimistic",
         "ms",
         "their s",
+        peers=("optimistic", "pessimistic", "their s"),
     )
     for row in rows(multipliers, numbers):
         report.row(*row[:-1], ratio=row[-1], ceiling=1.02 if row[-1] else None)

@@ -27,7 +27,9 @@ ENTROPY = SystemEntropy()
 
 
 def main() -> None:
-    report = Report("Client's message, 16 bits", "what", "ms", "rival", "rival, ms")
+    report = Report(
+        "Client's message, 16 bits", "what", "ms", "peer", "its ms", peers=("peer", "its ms")
+    )
     small, large = encoding(SMALL, 15), encoding(LARGE, 1)
     for name, size, timing in (("2^20", SMALL, small), ("2^24", LARGE, large)):
         rows(report, f"encode {name}", timing, floors=(10, 20))

@@ -20,7 +20,14 @@ SOURCE = Path(__file__).with_name("hadamard.c")
 
 
 def main() -> None:
-    report = Report("Hadamard transform, float32", "length, back end", "ms", "rival", "rival, ms")
+    report = Report(
+        "Hadamard transform, float32",
+        "length, back end",
+        "ms",
+        "peer",
+        "its ms",
+        peers=("peer", "its ms"),
+    )
     limit, best = best_possible()
     for size in SIZES:
         x = np.zeros(size, dtype=np.float32)

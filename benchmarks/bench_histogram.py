@@ -59,6 +59,7 @@ def error() -> None:
         "Skellam, no trusted server",
         "Gaussian, trusted server",
         "Laplace, trusted server",
+        peers=("Gaussian, trusted server", "Laplace, trusted server"),
     )
     for target in (0.1, 0.5, 1.0, 2.0, 5.0):
         for buckets in (1, 16):
@@ -91,6 +92,7 @@ def binary() -> None:
         "order 2, exact",
         f"epsilon at {DELTA:g}, paper",
         "epsilon, ours",
+        peers=("order 2, paper", f"epsilon at {DELTA:g}, paper"),
     )
     local = 50 / math.sqrt(CLIENTS)
     paper = {

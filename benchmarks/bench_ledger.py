@@ -27,7 +27,9 @@ MAX_MS = {"different": 50.0, "equal": 2.0}
 
 
 def main() -> None:
-    report = Report("Spends from one ledger", "spends", "ms a spend", "over the limit of, ms")
+    report = Report(
+        "Spends from one ledger", "spends", "ms a spend", "limit, ms", peers=["limit, ms"]
+    )
     with TemporaryDirectory() as folder, patch.object(os, "fsync"):
         for name, make in DIFFERENT.items():
             milliseconds = last_spends(Path(folder) / name, 1000, make)

@@ -22,7 +22,9 @@ ENTROPY = sk.SystemEntropy()
 
 
 def main() -> None:
-    report = Report("Local training", "what", "ms a client", "rival", "rival, ms")
+    report = Report(
+        "Local training", "what", "ms a client", "peer", "its ms", peers=("peer", "its ms")
+    )
     for name, task, floor in cases():
         worker, start = rehearsed(task)
         names = list(task.clients)[:CLIENTS]

@@ -37,6 +37,12 @@ def skellam() -> None:
         "NumPy Poisson twice",
         "torch Poisson twice",
         "scipy skellam.rvs",
+        peers=(
+            "AES bytes alone",
+            "NumPy Poisson twice",
+            "torch Poisson twice",
+            "scipy skellam.rvs",
+        ),
     )
     for variance in VARIANCES:
         timing = interleave(
@@ -73,6 +79,7 @@ def gaussian() -> None:
         "Skellam of that variance",
         "rejection, unvectorised",
         "OpenDP",
+        peers=("Skellam of that variance", "rejection, unvectorised", "OpenDP"),
     )
     for sigma in SIGMAS:
         rivals = {

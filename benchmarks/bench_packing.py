@@ -17,7 +17,7 @@ BITS = (10, 12, 14)
 
 
 def main() -> None:
-    report = Report(f"Packing {LENGTH} residues", "what", "ms", "C, ms")
+    report = Report(f"Packing {LENGTH} residues", "what", "ms", "C, ms", peers=["C, ms"])
     with tempfile.TemporaryDirectory() as folder:
         c = compiled(Path(folder))
         for bits in BITS:

@@ -22,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.faults import Tally, counted, killed
+from benchmarks.timing import Report
 
 from skellam.accounting import Gaussian
 from skellam.accounting.ledger import Ledger
@@ -191,30 +192,44 @@ def sample() -> None:
 
 
 def show(*, flips: int, every: int) -> None:
-    """Print both tables, and exit with an error if a case failed."""
+    """Print both tables and how many cases there were; exit with an error if one failed."""
     logging.getLogger("skellam").setLevel(logging.ERROR)
     with TemporaryDirectory() as one, TemporaryDirectory() as other:
+        report = Report("Faults", "what", "cases", "lost or wrong")
         failed = _table(
+            report,
+            "kills and errors of the system",
             "| fault | cases | as acknowledged | one spend more | refused by an error of ours "
             "| lost |",
             ("cases", "same", "extra", "refused"),
             kills_and_errors(Path(one), every=every),
         )
         failed += _table(
+            report,
+            "damaged bytes",
             "| damaged file | cases | read as before | refused by an error of ours "
             "| another valid content | failed |",
             ("cases", "same", "refused", "other"),
             damages(Path(other), flips=flips),
         )
+    report.print()
     if failed:
         sys.exit("\n".join(failed[:50]))
 
 
-def _table(header: str, columns: tuple[str, ...], found: Iterator[tuple[str, Tally]]) -> list[str]:
+def _table(
+    report: Report,
+    what: str,
+    header: str,
+    columns: tuple[str, ...],
+    found: Iterator[tuple[str, Tally]],
+) -> list[str]:
     print(f"\n{header}\n|---|{'---:|' * (len(columns) + 1)}")
-    failed: list[str] = []
+    failed, cases = list[str](), 0
     for name, tally in found:
         numbers = (*(getattr(tally, column) for column in columns), len(tally.failed))
         print(f"| {name} | {' | '.join(f'{number:,}' for number in numbers)} |", flush=True)
         failed += tally.failed
+        cases += tally.cases
+    report.row(what, f"{cases:,}", str(len(failed)))
     return failed

@@ -40,14 +40,21 @@ def one_round() -> None:
     plan, rounds = planned(DIMENSION), runs(DIMENSION)
     degree = topology(CLIENTS, plan.tolerance).degree
     timing = interleave({"secure": rounds["secure"], "limit": limit(degree)}, repeats=1)
-    report = Report(f"A round of {CLIENTS} clients in one process", "what", "ms", "rival, ms")
+    report = Report(
+        f"A round of {CLIENTS} clients in one process",
+        "what",
+        "ms",
+        "peer",
+        "its ms",
+        peers=("peer", "its ms"),
+    )
     ours, alone = (f"{timing.least(name) * 1e3:.0f}" for name in ("secure", "limit"))
     ratio = timing.ratio("secure", "limit")
-    report.row("secure, against its cryptography", ours, alone, ratio=ratio)
+    report.row("secure", ours, "its cryptography alone", alone, ratio=ratio)
     timing = interleave({name: rounds[name] for name in ("unmasked", "trusted_sum")}, repeats=1)
     drawn, shares = (f"{timing.least(name) * 1e3:.0f}" for name in ("trusted_sum", "unmasked"))
     ratio = timing.ratio("unmasked", "trusted_sum")
-    report.row("trusted_sum, against unmasked", drawn, shares, ratio=ratio)
+    report.row("trusted_sum", drawn, "unmasked / trusted_sum", shares, ratio=ratio)
     report.print()
 
 
@@ -58,7 +65,13 @@ def sample() -> None:
 
 
 def many(sizes: tuple[tuple[int, int], ...]) -> None:
-    report = Report("Many small clients, unmasked", "clients x dimension", "ms", "Gaussian, ms")
+    report = Report(
+        "Many small clients, unmasked",
+        "clients x dimension",
+        "ms",
+        "Gaussian, ms",
+        peers=["Gaussian, ms"],
+    )
     for clients, dimension in sizes:
         for backend, ceiling in (("numpy", 1.5), ("numba", 1.2)):
             os.environ[_kernels.VARIABLE] = backend

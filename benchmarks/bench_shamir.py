@@ -33,7 +33,13 @@ def main() -> None:
         },
         repeats=2,
     )
-    report = Report(f"Shamir, {HOLDERS} holders, threshold {THRESHOLD}", "what", "ms", "peer's ms")
+    report = Report(
+        f"Shamir, {HOLDERS} holders, threshold {THRESHOLD}",
+        "what",
+        "ms",
+        "PyCryptodome, ms",
+        peers=["PyCryptodome, ms"],
+    )
     for name in ("split", "combine"):
         report.row(
             name,

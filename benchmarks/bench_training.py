@@ -40,7 +40,7 @@ QUIET = {
 
 
 def main() -> None:
-    report = Report("A round of training", "what", "s", "rival", "rival, s")
+    report = Report("A round of training", "what", "s", "peer", "its s", peers=("peer", "its s"))
     typical = {name: median(found) for name, found in overhead().items()}
     flower = typical.pop("Flower")
     floors = {"unmasked, NumPy": 2, "unmasked, Numba": 3, "unmasked, as installed": 3}

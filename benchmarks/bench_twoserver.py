@@ -54,6 +54,7 @@ def main() -> None:
         "kB sent",
         "secagg: client ms",
         "SecAgg+: client ms",
+        peers=("secagg: client ms", "SecAgg+: client ms"),
     )
     first = None
     for clients in SIZES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
@@ -44,15 +44,18 @@ def interleave(rivals: Mapping[str, Callable[[], object]], *, repeats: int = 5) 
 
 
 class Report:
-    """A table of measurements; each row may have a ratio and the limit that it must keep."""
+    """A table of measurements; each row may have a ratio and the limit that it must keep.
+
+    ``peers`` names the columns that are about what is measured beside ours.
+    """
 
     made: ClassVar[list[Report]] = []
     """All that were made in this process, in their order."""
 
-    def __init__(self, title: str, *columns: str) -> None:
+    def __init__(self, title: str, *columns: str, peers: Sequence[str] = ()) -> None:
         Report.made.append(self)
-        self.lines: list[str] = []
-        self._title, self._columns = title, columns
+        self.title, self.lines = title, list[str]()
+        self._columns, self._peers = columns, peers
         self._table = Table(title=title, title_justify="left")
         self._table.add_column(columns[0])
         for column in (*columns[1:], "ratio", "limit", ""):
@@ -73,10 +76,14 @@ class Report:
             limit = f">= {floor:g}x" if floor else f"<= {ceiling:g}x" if ceiling else ""
             mark = ("[green]✓[/]" if holds else "[red]✗[/]") if limit else ""
         self._table.add_row(*cells, shown, limit, mark)
-        pairs = zip(self._columns[1:], cells[1:], strict=True)
-        measured = ", ".join(f"{name} {cell}" for name, cell in pairs if cell)
+        ours, theirs = list[str](), list[str]()
+        for name, cell in zip(self._columns[1:], cells[1:], strict=True):
+            if cell:
+                shown_cell = cell if name == "peer" else f"{name} {cell}"
+                (theirs if name in self._peers else ours).append(shown_cell)
         missed = " (missed)" if "red" in mark else ""
-        self.lines.append(f"{self._title}: {cells[0]} | {measured} | {shown} | {limit}{missed}")
+        parts = (cells[0], ", ".join(ours), ", ".join(theirs), shown, limit + missed)
+        self.lines.append(" | ".join(parts))
 
     def print(self) -> None:
         """Show the table."""

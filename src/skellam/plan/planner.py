@@ -11,6 +11,7 @@ together, stay within what sampler and certificate can do, which bounds the scal
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final, assert_never
@@ -167,9 +168,7 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
     except InfeasibleError as error:
         if integers.is_integer(plan):
             raise
-        raise _naming_min_bits(
-            request, error, lambda wider: _solved(wider, gaussian, cost, target)
-        ) from error
+        raise _naming_min_bits(request, error, gaussian, cost, target) from error
 
 
 def _require_small_delta(plan: Plan, delta: float) -> None:
@@ -280,27 +279,47 @@ def _exact(
 
 
 def _naming_min_bits(
-    request: Request, error: InfeasibleError, attempt: Callable[[Request], object]
+    request: Request,
+    error: InfeasibleError,
+    effective: float,
+    cost: Callable[[CalibratedPlan], float],
+    target: float,
 ) -> InfeasibleError:
+    """Return the error that names the fewest bits that carry the plan, or ``error``.
+
+    What fewer bits carry, more do. The search begins where the estimates say.
+    """
+
+    def wider(bits: int) -> Request:
+        return replace(request, plan=replace(request.plan, bits=bits))
+
+    def may_carry(bits: int) -> bool:
+        try:
+            _, choice, candidate = _options(wider(bits), effective)[0]
+            model = choice.model(effective)
+            multiplier = _estimated_multiplier(choice, model, candidate, effective)
+            _require_drawable(choice, _on_candidate(choice, candidate, multiplier))
+        except InfeasibleError:
+            return False
+        return True
+
     def carries(bits: int) -> bool:
         try:
-            attempt(replace(request, plan=replace(request.plan, bits=bits)))
+            _solved(wider(bits), effective, cost, target)
         except InfeasibleError:
             return False
         return True
 
     asked = request.plan.bits
-    low, high = asked, asked + 1
-    while high <= _MAX_BITS and not carries(high):
-        low, high = high, asked + 4 * (high - asked)
-        if low < _MAX_BITS < high:
-            high = _MAX_BITS
-    if high > _MAX_BITS:
+    candidates = range(asked + 1, _MAX_BITS + 1)
+    fewest = asked + 1 + bisect_left(candidates, True, key=may_carry)
+    while fewest <= _MAX_BITS and not carries(fewest):
+        fewest += 1
+    if fewest > _MAX_BITS:
         return error
-    while high - low > 1:  # what fewer bits carry, more do
-        middle = (low + high) // 2
-        low, high = (low, middle) if carries(middle) else (middle, high)
-    return InfeasibleError(f"{asked} bits cannot carry this plan; the fewest that can: {high}")
+    while fewest - 1 > asked and carries(fewest - 1):
+        fewest -= 1
+    return InfeasibleError(f"{asked} bits cannot carry this plan; the fewest that can: {fewest}")
 
 
 def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> float:
