@@ -82,10 +82,10 @@ def test_few_evaluations_suffice():
     assert found.evaluations <= 12
 
 
-@pytest.mark.parametrize("other", [3.0, math.inf])
-def test_a_cost_that_jumps_is_met_on_its_private_side_in_few_evaluations(other):
+@pytest.mark.parametrize(("other", "within"), [(3.0, 1e-3), (math.inf, 1e-2)])
+def test_a_cost_that_jumps_is_met_on_its_private_side_in_few_evaluations(other, within):
     found = calibrate(lambda x: 1.0 if x > math.pi else other, 2.0)
-    assert math.pi < found.value <= math.pi * (1 + 1e-3)
+    assert math.pi < found.value <= math.pi * (1 + within)
     assert found.evaluations <= 25
 
 

@@ -211,7 +211,7 @@ def calibrate(
 
     It stops when the cost is within ``tolerance`` of the target (relative) or the bracket within
     1e-9. A cost that jumps over the target is met within 1e-3 after 20 evaluations, and within 1 %
-    at once where it jumps by more than a factor of four. It raises `InfeasibleError` when even
+    after ten where it jumps by more than a factor of four. It raises `InfeasibleError` when even
     ``max_value`` costs too much.
     """
     _checks.positive("target", target)
@@ -221,7 +221,7 @@ def calibrate(
     aim = target * (1 - tolerance / 2)
     while high.cost < target * (1 - tolerance):
         narrow = 1e-9 if len(search.points) < 20 else 1e-3
-        if high.cost < target / 2 and low.cost > target * 2:
+        if len(search.points) >= 10 and low.cost > 4 * high.cost:
             narrow = 1e-2
         if high.value <= low.value * (1 + narrow):
             break

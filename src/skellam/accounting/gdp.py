@@ -196,7 +196,9 @@ def kappa(
         raise DomainError(f"tail must lie strictly between 0 and 1/2, got {tail!r}")
     if _checks.integer("block", block, 1) == 1:
         return _kappa_of_coordinate(variance, tail)
-    return kappa_of_block(variance, tail, block, required_bound(block, coordinate_bound))
+    # Larger bounds have the same fractions: one entry of the cache.
+    bound = min(required_bound(block, coordinate_bound), 0.5)
+    return kappa_of_block(variance, tail, block, bound)
 
 
 def certificate_of_rounding(
