@@ -14,6 +14,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Final, assert_never
 
 from skellam import _checks, accounting
@@ -285,7 +286,7 @@ def _naming_min_bits(
     cost: Callable[[CalibratedPlan], float],
     target: float,
 ) -> InfeasibleError:
-    """Return the error that names the fewest bits that carry the plan, or ``error``.
+    """Return ``error`` with the fewest bits that carry the plan, or that there are none.
 
     What fewer bits carry, more do. The search begins where the estimates say.
     """
@@ -303,6 +304,7 @@ def _naming_min_bits(
             return False
         return True
 
+    @cache
     def carries(bits: int) -> bool:
         try:
             _solved(wider(bits), effective, cost, target)
@@ -311,15 +313,20 @@ def _naming_min_bits(
         return True
 
     asked = request.plan.bits
-    candidates = range(asked + 1, _MAX_BITS + 1)
-    fewest = asked + 1 + bisect_left(candidates, True, key=may_carry)
-    while fewest <= _MAX_BITS and not carries(fewest):
-        fewest += 1
-    if fewest > _MAX_BITS:
-        return error
-    while fewest - 1 > asked and carries(fewest - 1):
-        fewest -= 1
-    return InfeasibleError(f"{asked} bits cannot carry this plan; the fewest that can: {fewest}")
+    estimated = asked + 1 + bisect_left(range(asked + 1, _MAX_BITS), True, key=may_carry)
+    low, high = asked, min(estimated, _MAX_BITS)
+    if asked >= _MAX_BITS or not (carries(high) or carries(_MAX_BITS)):
+        return InfeasibleError(
+            f"{error}; more bits do not help: allow a larger epsilon or delta, or fewer rounds"
+        )
+    if not carries(high):
+        low, high = high, _MAX_BITS
+    elif high - low > 1 and not carries(high - 1):
+        low = high - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if carries(middle) else (middle, high)
+    return InfeasibleError(f"{asked} bits cannot carry this plan; the fewest that can: {high}")
 
 
 def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> float:
