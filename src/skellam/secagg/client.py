@@ -289,7 +289,7 @@ class ConsistencyCheck(Phase[Party]):
         index = peers.index(party.identity.number)
         message = Survivors.decode(survivors)
         ids = message.senders
-        at = find(ids, self.ids, "survived without taking part")
+        at = find(ids, self.ids, "survived without taking part", blame=False)
         alive, dealt = (_marked(indices, len(self.ids)) for indices in (at, self.dealers))
         if (alive & ~dealt).any() or not alive[index]:
             raise TamperError("the survivors are not this client and others who dealt")
@@ -327,7 +327,7 @@ class Unmask(Phase[Party]):
         party = self.setting
         message = Agreements.decode(agreements)
         ids = message.senders
-        find(ids, self.survivors, "agreed but did not survive")
+        find(ids, self.survivors, "agreed but did not survive", blame=False)
         needed = party.round.tolerance.survivors(self.participants)
         if len(ids) < needed:
             raise ThresholdError(f"{len(ids)} agree on the survivors; {needed} must")

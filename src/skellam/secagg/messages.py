@@ -279,13 +279,19 @@ def senders(messages: Sequence[Any]) -> NDArray[np.uint64]:
     return np.array([message.sender for message in messages], dtype="<u8")
 
 
-def find(numbers: NDArray[np.uint64], among: NDArray[np.uint64], fault: str) -> NDArray[np.intp]:
-    """Return where each number is in an ascending list, or raise `TamperError` with ``fault``."""
+def find(
+    numbers: NDArray[np.uint64], among: NDArray[np.uint64], fault: str, *, blame: bool = True
+) -> NDArray[np.intp]:
+    """Return where each number is in an ascending list, or raise `TamperError` with ``fault``.
+
+    Where the numbers stand in a list whose signatures are not verified yet, anybody can have put
+    them there: ``blame`` is false and nobody is named.
+    """
     at = np.searchsorted(among, numbers)
     missing = np.searchsorted(among, numbers, side="right") == at
     if missing.any():
-        culprit = int(numbers[missing][0])
-        raise TamperError(f"client {culprit} {fault}", culprit=culprit)
+        first = int(numbers[missing][0])
+        raise TamperError(f"client {first} {fault}", culprit=first if blame else None)
     return at
 
 
