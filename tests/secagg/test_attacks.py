@@ -33,11 +33,13 @@ from skellam.secagg.messages import (
     Receipt,
     Survivors,
     extend,
+    given_digest,
 )
 from skellam.secagg.shares import (
     MASK_KEY,
     NOISE_SEED,
     SELF_MASK,
+    Held,
     MerkleTree,
     commit_secret,
     deal,
@@ -442,6 +444,23 @@ def test_envelopes_that_were_exchanged_on_their_way_to_the_server_do_not_count()
         assert sorted(boxes) == [A, B, D, E, F]
 
 
+def test_a_holder_whose_dealer_slips_it_another_envelope_on_the_way_is_not_taken_for_a_liar():
+    """C seals other shares for A, commits to them in the envelope, and has the network swap it in.
+
+    A finds nothing wrong, so it would open shares that are not in the tree that the server has.
+    """
+    mask = HONEST.client(Stage.MASKED_INPUT, C)
+    channel = next(near.channel for near in mask.near if near.number == A)
+    held = Held(C, bytes(32 + 3 * 34))
+    sealed = seal(channel, C, A, held.bundle, nonce=bytes(12))
+    slipped = held.commitments(CONTEXT, A) + sealed
+    lie = changed_delivery(A, lambda rows: [rows[0], slipped + rows[1][SIZE:], *rows[2:]])
+    _, data = HONEST.step(Stage.MASKED_INPUT, A, lie)
+    following, _ = HONEST.serve(Stage.MASKED_INPUT, {A: data})
+    assert following.summed.survivors.tolist() == NUMBERS[1:]
+    assert [fault.culprit for fault in following.faults] == [None]
+
+
 @pytest.mark.parametrize(("liar", "kind"), [(C, SELF_MASK), (F, SELF_MASK), (F, NOISE_SEED)])
 def test_a_dealer_whose_shares_do_not_give_its_secret_is_named(liar, kind):
     """It commits to one secret and shares another, consistently: only the opening can tell."""
@@ -629,7 +648,8 @@ def test_residues_beyond_the_modulus_are_not_added():
     honest = transcript(cohort(4, 3, bits=12, dropouts=1))
     context = honest.client(Stage.CONSISTENCY_CHECK, A).context
     vector = np.array([4096, 0, 0], dtype="<u2").tobytes()
-    receipt = Receipt(A, sha256(vector).digest(), replayable=False)
+    delivered = honest.server(Stage.MASKED_INPUT).shared.delivered[0]
+    receipt = Receipt(A, given_digest(delivered, vector), replayable=False)
     lie = MaskedVector(receipt.signed(honest.party(A).identity, context), vector).encode()
     following, _ = honest.serve(Stage.MASKED_INPUT, {A: lie})
     assert [fault.culprit for fault in following.faults] == [A]

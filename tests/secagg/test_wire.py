@@ -110,6 +110,15 @@ def test_key_shares_are_signed_as_the_reference_says(clients, removable):
         key.verify(data[-64:], b"skellam/secagg/signature/" + context + statement)
 
 
+def test_a_receipt_says_what_the_reference_says():
+    """Behind 18 bytes of a delivery to 4: envelopes of 258 bytes, each with 128 that prove it."""
+    delivery = HONEST.received[Stage.MASKED_INPUT, FIRST][18:]
+    envelopes = b"".join(delivery[at : at + 258] for at in range(0, len(delivery), 258 + 128))
+    assert len(envelopes) == 3 * 258
+    masked = HONEST.sent[Stage.MASKED_INPUT][FIRST]
+    assert masked[16:48] == hashed("given", sha256(envelopes).digest(), masked[-6:])
+
+
 def hashed(name: str, *parts: bytes) -> bytes:
     return sha256(b"skellam/secagg/" + name.encode() + b"".join(parts)).digest()
 

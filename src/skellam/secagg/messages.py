@@ -157,11 +157,11 @@ class Delivery(Message):
 
 @dataclass(frozen=True, slots=True)
 class Receipt(Message):
-    """The sender's word that it gave a vector with this digest."""
+    """The sender's word which envelopes it opened and which vector it gave: `given_digest`."""
 
     TAG = 6
     sender: Id
-    vector: Digest
+    given: Digest
     replayable: Annotated[bool, Flag()]
     signature: Signature = UNSIGNED
 
@@ -233,6 +233,17 @@ def authentic(kind: type[Kind], data: bytes, roster: Roster, context: bytes) -> 
     message = kind.decode(data)
     roster.verify(message.sender, context, *split_signature(data))
     return message
+
+
+def given_digest(envelopes: bytes, vector: bytes) -> bytes:
+    """Return what a receipt says; ``envelopes`` is the digest of all that its sender opened.
+
+    The server knows what it delivered. So whoever was given another envelope on the way, be it by
+    the dealer itself, is found out before anything is opened, and is not taken for a liar then.
+    """
+    digest = sha256(b"skellam/secagg/given" + envelopes)
+    digest.update(vector)
+    return digest.digest()
 
 
 def extend(context: bytes, stage: bytes, data: bytes) -> bytes:
