@@ -7,6 +7,7 @@ can be blamed, it is by name.
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
+from itertools import product
 
 import numpy as np
 import pytest
@@ -32,11 +33,14 @@ from skellam.secagg.messages import (
     Receipt,
     Survivors,
     extend,
+    given_digest,
 )
 from skellam.secagg.shares import (
     MASK_KEY,
     NOISE_SEED,
     SELF_MASK,
+    Held,
+    MerkleTree,
     commit_secret,
     deal,
     envelope_bytes,
@@ -208,6 +212,16 @@ def changed_delivery(number: int, change) -> bytes:
     return replace(delivery, envelopes=b"".join(change(boxed(number)))).encode()
 
 
+def own_envelope(number: int) -> bytes:
+    """Return the envelope that ``number`` dealt to its first neighbour, under their common key."""
+    return KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][number]).envelopes[:SIZE]
+
+
+def proof_of_own(number: int) -> bytes:
+    sent = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][number])
+    return sent.signature + MerkleTree(sent, SIZE).paths()[0]
+
+
 def spoilt(row: bytes) -> bytes:
     """Return the row with the last byte of its envelope, which is in the seal, changed."""
     return row[: SIZE - 1] + bytes([row[SIZE - 1] ^ 1]) + row[SIZE:]
@@ -228,6 +242,8 @@ def spoilt(row: bytes) -> bytes:
         lambda rows: [spoilt(rows[0])[:-32] + bytes(32), *rows[1:]],
         lambda rows: [*rows[:-1], spoilt(rows[-1])[:-32]],
         lambda rows: [*rows[:-1], rows[-1][:-32]],
+        lambda rows: [own_envelope(A) + rows[0][SIZE:], *rows[1:]],
+        lambda rows: [own_envelope(A) + proof_of_own(A), *rows[1:]],
     ],
     ids=[
         "swapped",
@@ -242,6 +258,8 @@ def spoilt(row: bytes) -> bytes:
         "altered with another path",
         "altered with a truncated path",
         "a truncated path",
+        "its own to that neighbour",
+        "its own to that neighbour with the own proof",
     ],
 )
 def test_swapped_replayed_altered_and_missing_envelopes_are_refused_and_blame_nobody(change):
@@ -351,6 +369,22 @@ def test_neither_a_node_of_the_tree_nor_the_commitments_pass_as_an_envelope():
     assert not proved(first.ljust(SIZE, b"\0") + row[SIZE:])
 
 
+def test_a_dealer_who_signs_two_trees_proves_each_and_no_mixture_of_them():
+    sent = KeyShares.decode(HONEST.sent[Stage.SHARE_KEYS][B])
+    other = replace(sent, envelopes=sent.envelopes[::-1])
+    octets = Delivery.decode(
+        HONEST.serve(Stage.SHARE_KEYS, {B: dealt(other, identity(B), CONTEXT)})[1][A]
+    ).envelopes
+    first, second = boxed(A)[0], octets[:EACH]
+    cuts = (SIZE, SIZE + 64)
+    parts = [[row[: cuts[0]], row[cuts[0] : cuts[1]], row[cuts[1] :]] for row in (first, second)]
+    mixtures = {
+        pick: b"".join(parts[p][i] for i, p in enumerate(pick))
+        for pick in product((0, 1), repeat=3)
+    }
+    assert [pick for pick, row in mixtures.items() if proved(row)] == [(0, 0, 0), (1, 1, 1)]
+
+
 def dealt_badly(number: int, change) -> bytes:
     """Return A's delivery in which ``number`` sealed a bundle that it did not commit to."""
     mask = HONEST.client(Stage.MASKED_INPUT, number)
@@ -408,6 +442,23 @@ def test_envelopes_that_were_exchanged_on_their_way_to_the_server_do_not_count()
         following, boxes = HONEST.serve(Stage.SHARE_KEYS, {C: lie.encode()})
         assert [fault.culprit for fault in following.faults] == [None]
         assert sorted(boxes) == [A, B, D, E, F]
+
+
+def test_a_holder_whose_dealer_slips_it_another_envelope_on_the_way_is_not_taken_for_a_liar():
+    """C seals other shares for A, commits to them in the envelope, and has the network swap it in.
+
+    A finds nothing wrong, so it would open shares that are not in the tree that the server has.
+    """
+    mask = HONEST.client(Stage.MASKED_INPUT, C)
+    channel = next(near.channel for near in mask.near if near.number == A)
+    held = Held(C, bytes(32 + 3 * 34))
+    sealed = seal(channel, C, A, held.bundle, nonce=bytes(12))
+    slipped = held.commitments(CONTEXT, A) + sealed
+    lie = changed_delivery(A, lambda rows: [rows[0], slipped + rows[1][SIZE:], *rows[2:]])
+    _, data = HONEST.step(Stage.MASKED_INPUT, A, lie)
+    following, _ = HONEST.serve(Stage.MASKED_INPUT, {A: data})
+    assert following.summed.survivors.tolist() == NUMBERS[1:]
+    assert [fault.culprit for fault in following.faults] == [None]
 
 
 @pytest.mark.parametrize(("liar", "kind"), [(C, SELF_MASK), (F, SELF_MASK), (F, NOISE_SEED)])
@@ -524,6 +575,8 @@ def test_a_key_of_low_order_does_not_count_and_names_its_sender(field, key):
         lambda sent: replace(sent, envelopes=sent.envelopes[SIZE:]),
         lambda sent: replace(sent, envelopes=sent.envelopes[:-1]),
         lambda sent: replace(sent, envelopes=sent.envelopes + sent.envelopes[:SIZE]),
+        lambda sent: replace(sent, envelopes=b""),
+        lambda sent: replace(sent, envelopes=b"", own=b"", secrets=b""),
         lambda sent: replace(sent, own=sent.own[32:]),
         lambda sent: replace(sent, secrets=sent.secrets[32:]),
     ],
@@ -531,6 +584,8 @@ def test_a_key_of_low_order_does_not_count_and_names_its_sender(field, key):
         "an envelope short",
         "a byte short",
         "an envelope more",
+        "no envelope",
+        "nothing",
         "own commitments short",
         "secrets short",
     ],
@@ -593,7 +648,8 @@ def test_residues_beyond_the_modulus_are_not_added():
     honest = transcript(cohort(4, 3, bits=12, dropouts=1))
     context = honest.client(Stage.CONSISTENCY_CHECK, A).context
     vector = np.array([4096, 0, 0], dtype="<u2").tobytes()
-    receipt = Receipt(A, sha256(vector).digest(), replayable=False)
+    delivered = honest.server(Stage.MASKED_INPUT).shared.delivered[0]
+    receipt = Receipt(A, given_digest(delivered, vector), replayable=False)
     lie = MaskedVector(receipt.signed(honest.party(A).identity, context), vector).encode()
     following, _ = honest.serve(Stage.MASKED_INPUT, {A: lie})
     assert [fault.culprit for fault in following.faults] == [A]
@@ -688,6 +744,21 @@ def test_agreement_by_the_dead_does_not_count():
     unmask, _ = HONEST.step(Stage.CONSISTENCY_CHECK, A, survivors_without(E, F))
     with pytest.raises(TamperError, match="did not survive"):
         unmask.step(agreed(unmask.context, NUMBERS), entropy=SystemEntropy())
+
+
+def test_a_row_that_its_sender_never_signed_blames_nobody():
+    """The server adds a survivor who takes no part, or lets an honest client that is dead agree."""
+    rows = Survivors.decode(HONEST.received[Stage.CONSISTENCY_CHECK, A]).rows
+    row = Receipt(1000, bytes(32), replayable=False).encode()
+    with pytest.raises(TamperError, match="without taking part") as caught:
+        HONEST.step(Stage.CONSISTENCY_CHECK, A, Survivors.of((*rows, row)).encode())
+    assert caught.value.culprit is None
+    unmask, _ = HONEST.step(Stage.CONSISTENCY_CHECK, A, survivors_without(F))
+    agreements = Agreements.decode(agreed(unmask.context, NUMBERS[:-1])).rows
+    lie = Agreements.of((*agreements, Agreement(F).encode())).encode()
+    with pytest.raises(TamperError, match="did not survive") as caught:
+        unmask.step(lie, entropy=SystemEntropy())
+    assert caught.value.culprit is None
 
 
 def test_dealers_too_few_out_of_order_or_unknown_are_refused():

@@ -49,7 +49,7 @@ def record() -> None:
     """Write the vectors anew: only where the protocol itself changes, with its version byte."""
     origin = (
         "version 3 of the protocol (skellam 0.2: a tolerance in the round's parameters, one noise "
-        "seed a client, one signature a dealing); recorded by record() in "
+        "seed a client, one signature a dealing, envelopes in receipts); recorded by record() in "
         "tests/secagg/test_golden.py, scripted entropy"
     )
     text = json.dumps({"origin": origin, "rounds": scripted()}, indent=1, sort_keys=True)

@@ -3,6 +3,7 @@
 A lie far away is found by those whom it is near, and without them nobody opens anything.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -17,6 +18,7 @@ from skellam.secagg.graph import graph, sparsest
 from skellam.secagg.messages import (
     Agreement,
     Agreements,
+    Delivery,
     ParticipantList,
     Participants,
     Receipt,
@@ -24,6 +26,7 @@ from skellam.secagg.messages import (
     extend,
     participants_of,
 )
+from skellam.secagg.shares import envelope_bytes, proof_bytes, verify_envelope
 from skellam.secagg.simulation import Stage
 
 N, DROPOUTS, FAR = 150, 20, 80
@@ -105,6 +108,26 @@ def test_one_client_shown_a_shorter_list_opens_no_envelope_of_the_others():
     assert mask.participants == N - 1
     with pytest.raises(TamperError):
         mask.step(honest().received[Stage.MASKED_INPUT, A], MEMBERS.vectors[A])
+
+
+def test_an_envelope_on_the_ring_is_proved_for_its_own_holder_and_for_none_of_the_others():
+    """The holder's place among the dealer's neighbours is the verifier's to compute."""
+    dealer = honest().client(Stage.MASKED_INPUT, A).near[0].number
+    size, each = envelope_bytes(2), envelope_bytes(2) + proof_bytes(SHAPE.degree)
+    row = Delivery.decode(honest().received[Stage.MASKED_INPUT, A]).envelopes[:each]
+    believed = []
+    for holder in NUMBERS:
+        with suppress(TamperError):
+            verify_envelope(
+                row[:size],
+                row[size:],
+                dealer=dealer,
+                holder=holder,
+                peers=peers(),
+                roster=honest().roster,
+            )
+            believed.append(holder)
+    assert believed == [A]
 
 
 def agreements(context: bytes, signers: set[int], named: list[int]) -> bytes:

@@ -1,8 +1,10 @@
 """Parsing is strict and bounded: whatever bytes come, a message of this version or our error."""
 
 from dataclasses import fields, replace
+from hashlib import sha256
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +85,42 @@ def test_the_sizes_are_those_of_the_reference(removable, secrets):
         Stage.CONSISTENCY_CHECK: 6 + 107 * m,
         Stage.UNMASK: 6 + 74 * m,
     }
+
+
+@pytest.mark.parametrize(("clients", "removable"), [(2, False), (3, False), (4, True), (7, True)])
+def test_key_shares_are_signed_as_the_reference_says(clients, removable):
+    """docs/reference/protocol.md, read by itself: cut, hash and verify without this package."""
+    done = transcript(cohort(clients, 1, dropouts=clients // 4, removable=removable))
+    secrets, listed = 3 if removable else 2, done.received[Stage.SHARE_KEYS, FIRST]
+    context = hashed("participants/", done.members.round.digest, sha256(listed).digest())
+    for number, data in done.sent[Stage.SHARE_KEYS].items():
+        own = 14 + 32 * (secrets - 1) + 4
+        envelopes = data[own + 32 * secrets + 4 : -64]
+        size = 60 + 66 * secrets
+        level = [hashed("commitments", data[10 : own - 4], data[own : own + 32 * secrets])]
+        level += [
+            hashed("envelope", envelopes[at : at + size]) for at in range(0, len(envelopes), size)
+        ]
+        assert len(level) == clients
+        while len(level) > 1:
+            level += [bytes(32)] * (len(level) % 2)
+            level = [hashed("node", *pair) for pair in zip(level[::2], level[1::2], strict=True)]
+        statement = b"\x03\x04" + number.to_bytes(8, "big") + clients.to_bytes(4, "big") + level[0]
+        key = Ed25519PublicKey.from_public_bytes(done.roster.keys[number])
+        key.verify(data[-64:], b"skellam/secagg/signature/" + context + statement)
+
+
+def test_a_receipt_says_what_the_reference_says():
+    """Behind 18 bytes of a delivery to 4: envelopes of 258 bytes, each with 128 that prove it."""
+    delivery = HONEST.received[Stage.MASKED_INPUT, FIRST][18:]
+    envelopes = b"".join(delivery[at : at + 258] for at in range(0, len(delivery), 258 + 128))
+    assert len(envelopes) == 3 * 258
+    masked = HONEST.sent[Stage.MASKED_INPUT][FIRST]
+    assert masked[16:48] == hashed("given", sha256(envelopes).digest(), masked[-6:])
+
+
+def hashed(name: str, *parts: bytes) -> bytes:
+    return sha256(b"skellam/secagg/" + name.encode() + b"".join(parts)).digest()
 
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)

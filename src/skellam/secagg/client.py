@@ -55,6 +55,7 @@ from skellam.secagg.messages import (
     attested,
     extend,
     find,
+    given_digest,
     participants_of,
 )
 from skellam.secagg.parameters import Party, Phase, SeenRounds
@@ -201,15 +202,18 @@ class MaskedInput(Phase[Party]):
         party.round.require(vector)
         message = Delivery.decode(delivery)
         near = self._dealers(message.dealers)
-        held = self._open(message.envelopes, near)
+        envelopes, proofs = self._cut(message.envelopes, len(near))
+        held = tuple(map(self._open, envelopes, proofs, near))
         context = extend(self.context, b"dealers", message.dealers.tobytes())
         values = vector.values.copy()
         added, subtracted = self._mask_seeds(near, context)
         add_masks(values, bits=vector.bits, added=added, subtracted=subtracted)
         data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-        receipt = Receipt(me.number, sha256(data).digest(), vector.replayable)
+        given = given_digest(sha256(b"".join(envelopes)).digest(), data)
+        receipt = Receipt(me.number, given, vector.replayable)
         masked = MaskedVector(receipt.signed(me, context), data)
-        following = ConsistencyCheck(party, self.context, context, self.ids, message.dealers, held)
+        kept = (*held, self.own)
+        following = ConsistencyCheck(party, self.context, context, self.ids, message.dealers, kept)
         return following, masked.encode()
 
     def _dealers(self, dealers: NDArray[np.uint16]) -> list[Neighbour]:
@@ -226,20 +230,17 @@ class MaskedInput(Phase[Party]):
             raise TamperError("the list of dealers leaves this client out")
         return [to for to, present in zip(self.near, dealt, strict=True) if present]
 
-    def _open(self, envelopes: bytes, near: list[Neighbour]) -> tuple[Held, ...]:
-        """Return what the neighbours dealt: of each an envelope came, and what proves it."""
+    def _cut(self, delivered: bytes, count: int) -> tuple[list[bytes], list[bytes]]:
+        """Return the envelopes, and what proves each; raise unless there are ``count``."""
         size = envelope_bytes(len(self.secrets))
         each = size + proof_bytes(len(self.near))
-        if len(envelopes) != len(near) * each:
-            raise TamperError(f"{len(near)} neighbours dealt, but not as many envelopes came")
-        rows = [envelopes[at : at + each] for at in range(0, len(envelopes), each)]
-        opened = [
-            self._open_one(row[:size], row[size:], dealer)
-            for row, dealer in zip(rows, near, strict=True)
-        ]
-        return (*opened, self.own)
+        if len(delivered) != count * each:
+            raise TamperError(f"{count} neighbours dealt, but not as many envelopes came")
+        starts = range(0, len(delivered), each)
+        envelopes = [delivered[at : at + size] for at in starts]
+        return envelopes, [delivered[at + size : at + each] for at in starts]
 
-    def _open_one(self, envelope: bytes, proof: bytes, dealer: Neighbour) -> Held:
+    def _open(self, envelope: bytes, proof: bytes, dealer: Neighbour) -> Held:
         """Return what is inside; verify the dealer's signature only to know whom to blame."""
         me, committed = self.setting.identity.number, 32 * len(self.secrets)
         try:
@@ -289,7 +290,7 @@ class ConsistencyCheck(Phase[Party]):
         index = peers.index(party.identity.number)
         message = Survivors.decode(survivors)
         ids = message.senders
-        at = find(ids, self.ids, "survived without taking part")
+        at = find(ids, self.ids, "survived without taking part", blame=False)
         alive, dealt = (_marked(indices, len(self.ids)) for indices in (at, self.dealers))
         if (alive & ~dealt).any() or not alive[index]:
             raise TamperError("the survivors are not this client and others who dealt")
@@ -327,7 +328,7 @@ class Unmask(Phase[Party]):
         party = self.setting
         message = Agreements.decode(agreements)
         ids = message.senders
-        find(ids, self.survivors, "agreed but did not survive")
+        find(ids, self.survivors, "agreed but did not survive", blame=False)
         needed = party.round.tolerance.survivors(self.participants)
         if len(ids) < needed:
             raise ThresholdError(f"{len(ids)} agree on the survivors; {needed} must")

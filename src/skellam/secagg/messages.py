@@ -157,11 +157,11 @@ class Delivery(Message):
 
 @dataclass(frozen=True, slots=True)
 class Receipt(Message):
-    """The sender's word that it gave a vector with this digest."""
+    """The sender's word which envelopes it opened and which vector it gave: `given_digest`."""
 
     TAG = 6
     sender: Id
-    vector: Digest
+    given: Digest
     replayable: Annotated[bool, Flag()]
     signature: Signature = UNSIGNED
 
@@ -235,6 +235,17 @@ def authentic(kind: type[Kind], data: bytes, roster: Roster, context: bytes) -> 
     return message
 
 
+def given_digest(envelopes: bytes, vector: bytes) -> bytes:
+    """Return what a receipt says; ``envelopes`` is the digest of all that its sender opened.
+
+    The server knows what it delivered. So whoever was given another envelope on the way, be it by
+    the dealer itself, is found out before anything is opened, and is not taken for a liar then.
+    """
+    digest = sha256(b"skellam/secagg/given" + envelopes)
+    digest.update(vector)
+    return digest.digest()
+
+
 def extend(context: bytes, stage: bytes, data: bytes) -> bytes:
     """Return the digest of ``context`` and of what ``stage`` added to it."""
     return sha256(b"skellam/secagg/" + stage + b"/" + context + sha256(data).digest()).digest()
@@ -279,13 +290,19 @@ def senders(messages: Sequence[Any]) -> NDArray[np.uint64]:
     return np.array([message.sender for message in messages], dtype="<u8")
 
 
-def find(numbers: NDArray[np.uint64], among: NDArray[np.uint64], fault: str) -> NDArray[np.intp]:
-    """Return where each number is in an ascending list, or raise `TamperError` with ``fault``."""
+def find(
+    numbers: NDArray[np.uint64], among: NDArray[np.uint64], fault: str, *, blame: bool = True
+) -> NDArray[np.intp]:
+    """Return where each number is in an ascending list, or raise `TamperError` with ``fault``.
+
+    Where the numbers stand in a list whose signatures are not verified yet, anybody can have put
+    them there: ``blame`` is false and nobody is named.
+    """
     at = np.searchsorted(among, numbers)
     missing = np.searchsorted(among, numbers, side="right") == at
     if missing.any():
-        culprit = int(numbers[missing][0])
-        raise TamperError(f"client {culprit} {fault}", culprit=culprit)
+        first = int(numbers[missing][0])
+        raise TamperError(f"client {first} {fault}", culprit=first if blame else None)
     return at
 
 

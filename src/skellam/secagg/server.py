@@ -13,6 +13,7 @@ from bisect import bisect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Protocol, TypeVar, final
 
@@ -26,6 +27,7 @@ from skellam.protocol.wire import (
     MAX_PARTICIPANTS,
     Blob,
     Digest,
+    Fixed,
     Flag,
     Ids,
     Indices,
@@ -52,6 +54,7 @@ from skellam.secagg.messages import (
     attested_once,
     authentic,
     extend,
+    given_digest,
     participants_of,
     senders,
 )
@@ -91,6 +94,8 @@ class SharedKeys:
     context: Digest
     dealers: Indices
     commitments: Annotated[tuple[Commitments, ...], Many(Nested(Commitments))]
+    delivered: Annotated[tuple[bytes, ...], Many(Fixed(32))]
+    """Digests of the envelopes for each dealer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,9 +174,11 @@ class CollectShares(Phase[Setting]):
         dealers = np.searchsorted(peers.ids, senders(found)).astype("<u2")
         commitments = tuple(parsed.commitments for parsed in found)
         context = extend(peers.context, b"dealers", dealers.tobytes())
-        shared = SharedKeys(self.participant_list, context, dealers, commitments)
-        boxes = {number: Delivery(dealers, box).encode() for number, box in _boxes(found).items()}
-        return CollectInputs(self.setting, (*self.faults, *faults), shared), boxes
+        boxes = _boxes(found)
+        delivered = tuple(sha256(b"".join(box[::2])).digest() for box in boxes.values())
+        shared = SharedKeys(self.participant_list, context, dealers, commitments, delivered)
+        sent = {number: Delivery(dealers, b"".join(box)).encode() for number, box in boxes.items()}
+        return CollectInputs(self.setting, (*self.faults, *faults), shared), sent
 
     def _parse(self, data: bytes, peers: Participants) -> _Parsed:
         message = KeyShares.decode(data)
@@ -215,11 +222,13 @@ class CollectInputs(Phase[Setting]):
         self._leave()
         round_ = self.setting.round
         peers = participants_of(self.shared.participant_list, round_)
-        dealers = set(peers.ids[self.shared.dealers].tolist())
+        dealers = peers.ids[self.shared.dealers].tolist()
+        delivered = dict(zip(dealers, self.shared.delivered, strict=True))
         faults: list[Fault] = []
         receipts = []
         total = np.zeros(round_.length, dtype=residue_dtype(round_.bits))
-        for given in accepted(self._parse, messages, dealers, faults):
+        parse = partial(self._parse, delivered=delivered)
+        for given in accepted(parse, messages, delivered, faults):
             np.add(total, given.values, out=total)
             receipts.append(given.receipt)
         total &= total.dtype.type((1 << round_.bits) - 1)
@@ -236,14 +245,18 @@ class CollectInputs(Phase[Setting]):
         following = CollectSignatures(self.setting, (*self.faults, *faults), summed)
         return following, Survivors.of(r.encode() for r in receipts).encode()
 
-    def _parse(self, data: bytes) -> _Given:
+    def _parse(self, data: bytes, *, delivered: Mapping[int, bytes]) -> _Given:
         message, round_ = MaskedVector.decode(data), self.setting.round
         receipt = attested_once(Receipt, message.receipt, self.setting.roster, self.shared.context)
         dtype = residue_dtype(round_.bits).newbyteorder("<")
         if len(message.vector) != round_.length * dtype.itemsize:
             raise TamperError("a vector has the wrong length", culprit=receipt.sender)
-        if sha256(message.vector).digest() != receipt.vector:
-            raise TamperError("a vector is not the one that its sender signed")
+        envelopes = delivered.get(receipt.sender, b"")
+        if envelopes and given_digest(envelopes, message.vector) != receipt.given:
+            raise TamperError(
+                "a vector is not the one that its sender signed, "
+                "or the sender got other envelopes than were sent"
+            )
         values = np.frombuffer(message.vector, dtype=dtype)
         if int(values.max()) >> round_.bits:
             raise TamperError("a vector leaves the modulus", culprit=receipt.sender)
@@ -418,12 +431,12 @@ def _require_turn(sender: int, senders: Container[int], seen: set[int]) -> None:
         raise TamperError("a client sent twice", culprit=sender)
 
 
-def _boxes(found: tuple[_Parsed, ...]) -> dict[int, bytes]:
-    """Return, for each who dealt, the others' envelopes for it, each with what proves it."""
+def _boxes(found: tuple[_Parsed, ...]) -> dict[int, list[bytes]]:
+    """Return, for each who dealt, the others' envelopes for it, each followed by its proof."""
     boxes: dict[int, list[bytes]] = {parsed.sender: [] for parsed in found}
     for parsed in found:
         tree, signature = parsed.tree, parsed.signature
         for holder, *dealt in zip(parsed.holders, tree.envelopes, tree.paths(), strict=True):
             if holder in boxes:
-                boxes[holder] += (dealt[0], signature, dealt[1])
-    return {number: b"".join(box) for number, box in boxes.items()}
+                boxes[holder] += (dealt[0], signature + dealt[1])
+    return boxes

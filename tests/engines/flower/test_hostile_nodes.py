@@ -10,6 +10,7 @@ from oracles.transcript import dealt
 from skellam.engines.flower import InProcessGrid, Node
 from skellam.engines.flower import client as client_module
 from skellam.engines.flower import messages as messages_module
+from skellam.engines.flower import rounds as rounds_module
 from skellam.engines.flower.messages import content_digest, payload, read_config, read_content
 from skellam.secagg.messages import Advertisement, KeyShares, participants_of
 
@@ -229,6 +230,13 @@ def test_a_client_whose_envelopes_nobody_can_open_is_named_and_then_left_out(tmp
         assert {fault.node for fault in report.faults} == {4}
     assert reports[2].failure == ""
     assert reports[2].result.survivors == (1, 2, 4, 5, 6)
+
+
+@pytest.mark.parametrize("number", [0, 3, 10**19 - 1, 10**19, 2**64 - 1])
+def test_no_number_is_too_long_to_be_named(number):
+    """A client may choose its number: none keeps it out of the count of those who refuse it."""
+    text = f"<class 'skellam.errors.TamperError'>:<'client {number} dealt shares that it did not'>"
+    assert rounds_module._named(text) == number
 
 
 def test_no_more_than_may_collude_can_accuse_a_client(tmp_path):

@@ -498,5 +498,5 @@ def failure(error: Exception, faults: Iterable[NodeFault], refusals: Iterable[st
 
 def _named(text: str) -> int | None:
     """Return the number of the client that an error of the protocol names, if it names one."""
-    found = re.search(r"\bclient (\d{1,19})\b", text)
+    found = re.search(r"\bclient (\d{1,20})\b", text)
     return None if found is None else int(found[1])
