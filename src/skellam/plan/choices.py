@@ -337,3 +337,12 @@ def _built(kind: type[Any], record: object) -> Any:  # noqa: ANN401  (one of two
         raise DataError(f"the plan holds a value of a wrong type: {error}") from error
     except TypeError as error:
         raise DomainError(f"the plan is incomplete: {error}") from error
+
+
+def roundings(plan: Plan) -> tuple[Rounding, ...]:
+    """Return the roundings that the plan leaves open."""
+    if plan.rounding is not None:
+        return (plan.rounding,)
+    if plan.accountant is Accountant.PAPER or not (plan.noise.skellam or plan.noise is Noise.NONE):
+        return (Rounding.CONDITIONAL,)
+    return (Rounding.UNBIASED, Rounding.CONDITIONAL)

@@ -21,8 +21,8 @@ from skellam import _checks, accounting
 from skellam.accounting.accountants import multiplier_guess
 from skellam.codec import MAX_RADIUS, rounded_norm_bound
 from skellam.errors import CertificateError, DomainError, InfeasibleError
-from skellam.plan import clipping, correlation, integers, signal_model, sizes
-from skellam.plan.choices import Accountant, Noise, Rounding, Servers
+from skellam.plan import choices, clipping, correlation, integers, signal_model, sizes
+from skellam.plan.choices import Noise, Rounding, Servers
 from skellam.plan.signal_model import SignalModel
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ _LOWEST, _HIGHEST = 1e-3, 1e6
 _TOLERANCE = 2e-6
 _MAX_BITS = 32
 """More are never named to a user who asked for too few."""
-_ROUNDINGS = (Rounding.UNBIASED, Rounding.CONDITIONAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +154,7 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
     _checks.between("delta", _checks.open_unit("delta", delta), _MIN_DELTA, 1)
     if plan.noise is Noise.NONE:
         raise InfeasibleError('noise="none" reaches no epsilon; choose another noise')
-    _require_small_delta(plan, delta)
+    sizes.require_small_delta(plan, delta)
     request = Request.of(plan, delta=delta, epsilon=target)
 
     def cost(candidate: CalibratedPlan) -> float:
@@ -164,28 +163,16 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
     gaussian = _gaussian_multiplier(request, target, delta)
     if plan.noise.continuous:
         return request.made(_continuous(request, gaussian))
+
+    def solve(asked: Request) -> CalibratedPlan:
+        return _solved(asked, gaussian, cost, target)
+
     try:
-        return _solved(request, gaussian, cost, target)
+        return solve(request)
     except InfeasibleError as error:
         if integers.is_integer(plan):
             raise
-        raise _naming_min_bits(request, error, gaussian, cost, target) from error
-
-
-def _require_small_delta(plan: Plan, delta: float) -> None:
-    """Raise where a client takes part at all with a chance of at most ``delta``.
-
-    Vectors in the clear would then have epsilon 0 at this delta, so no target asks for any noise.
-    """
-    if not plan.sampling.random or plan.rate == 1:
-        return
-    chance = -math.expm1(plan.rounds * math.log1p(-plan.rate))
-    if delta >= chance:
-        raise InfeasibleError(
-            f"delta {delta:g} is not below {chance:g}, the chance that a client takes part in any "
-            f"of {plan.rounds:,} rounds at rate {plan.rate:g}: it would allow to publish every "
-            "vector without noise; choose a smaller delta, 1 over ten times the population or less"
-        )
+        raise _naming_min_bits(request, error, gaussian, solve) from error
 
 
 def min_bits(plan: CalibratedPlan, *, relative_error: float) -> int:
@@ -280,11 +267,7 @@ def _exact(
 
 
 def _naming_min_bits(
-    request: Request,
-    error: InfeasibleError,
-    effective: float,
-    cost: Callable[[CalibratedPlan], float],
-    target: float,
+    request: Request, error: InfeasibleError, effective: float, solve: Callable[[Request], object]
 ) -> InfeasibleError:
     """Return ``error`` with the fewest bits that carry the plan, or that there are none.
 
@@ -297,9 +280,8 @@ def _naming_min_bits(
     def may_carry(bits: int) -> bool:
         try:
             _, choice, candidate = _options(wider(bits), effective)[0]
-            model = choice.model(effective)
-            multiplier = _estimated_multiplier(choice, model, candidate, effective)
-            _require_drawable(choice, _on_candidate(choice, candidate, multiplier))
+            z = _estimated_multiplier(choice, choice.model(effective), candidate, effective)
+            _require_drawable(choice, _on_candidate(choice, candidate, z))
         except InfeasibleError:
             return False
         return True
@@ -307,14 +289,13 @@ def _naming_min_bits(
     @cache
     def carries(bits: int) -> bool:
         try:
-            _solved(wider(bits), effective, cost, target)
+            solve(wider(bits))
         except InfeasibleError:
             return False
         return True
 
     asked = request.plan.bits
-    estimated = asked + 1 + bisect_left(range(asked + 1, _MAX_BITS), True, key=may_carry)
-    low, high = asked, min(estimated, _MAX_BITS)
+    low, high = asked, asked + 1 + bisect_left(range(asked + 1, _MAX_BITS), True, key=may_carry)
     if asked >= _MAX_BITS or not (carries(high) or carries(_MAX_BITS)):
         return InfeasibleError(
             f"{error}; more bits do not help: allow a larger epsilon or delta, or fewer rounds"
@@ -430,20 +411,12 @@ def _candidates(plan: Plan, model: SignalModel, band: tuple[int, ...]) -> Iterat
     if band != (1,):  # a coordinate that wraps once stays wrong
         needed = correlation.signal_multiple(plan, model.sent_dim)
         multiples = (max(needed, plan.signal_multiple or 0.0),)
-    for rounding in _roundings(plan):
+    for rounding in choices.roundings(plan):
         blocked = rounding is Rounding.UNBIASED and plan.block is None
         blocks = BLOCKS if blocked else (plan.block or 1,)
         for block in blocks:
             if block <= model.sent_dim:
                 yield from (Candidate(rounding, block, k) for k in multiples)
-
-
-def _roundings(plan: Plan) -> tuple[Rounding, ...]:
-    if plan.rounding is not None:
-        return (plan.rounding,)
-    if plan.accountant is Accountant.PAPER or not (plan.noise.skellam or plan.noise is Noise.NONE):
-        return (Rounding.CONDITIONAL,)
-    return _ROUNDINGS
 
 
 def _tail_of_block(plan: Plan, blocks: int) -> float:

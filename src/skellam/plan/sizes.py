@@ -256,6 +256,22 @@ def mean_participations(plan: Plan, rounds: int) -> int:
     return max(1, math.ceil(rounds * plan.selection_rate * (1 - 1e-12)))
 
 
+def require_small_delta(plan: Plan, delta: float) -> None:
+    """Raise where a client takes part at all with a chance of at most ``delta``.
+
+    Vectors in the clear would then have epsilon 0 at this delta, so no target asks for any noise.
+    """
+    if not plan.sampling.random or plan.rate == 1:
+        return
+    chance = -math.expm1(plan.rounds * math.log1p(-plan.rate))
+    if delta >= chance:
+        raise InfeasibleError(
+            f"delta {delta:g} is not below {chance:g}, the chance that a client takes part in any "
+            f"of {plan.rounds:,} rounds at rate {plan.rate:g}: it would allow to publish every "
+            "vector without noise; choose a smaller delta, 1 over ten times the population or less"
+        )
+
+
 def chosen_participations(plan: Plan) -> int:
     """Return how many rounds a client's data may enter: as given, or hardly ever exceeded."""
     if plan.participations is not None:
