@@ -46,6 +46,13 @@ def test_a_torn_last_line_never_was(tmp_path):
     assert read_records(tmp_path / "nothing") == []
 
 
+def test_a_history_that_is_not_utf_8_is_refused_by_our_error(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(b"\xff" + RECORD.to_line().encode() + b"\n")
+    with pytest.raises(DataError, match=r"cannot read .*history\.jsonl.*utf-8"):
+        read_records(path)
+
+
 def test_a_header_reads_back():
     assert Header.from_json(HEADER.to_json()) == HEADER
     adaptive = replace(HEADER, clip=AdaptiveClip(clip=0.1))

@@ -1,3 +1,5 @@
+import errno
+import os
 import stat
 from dataclasses import replace
 
@@ -336,6 +338,20 @@ def test_a_run_is_not_started_twice_in_one_folder(tmp_path):
         run(folder=tmp_path)
     again = run(folder=tmp_path, resume=True)
     assert len(again.records) == 5
+
+
+def test_a_folder_that_cannot_be_written_is_refused_by_our_error(tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", fails)
+        with pytest.raises(DataError, match=r"run's folder: Read-only .*choose another"):
+            run(folder=tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fails)
+        with pytest.raises(LedgerError, match="Read-only"):
+            run(folder=tmp_path)
 
 
 def clips(history):

@@ -1,6 +1,9 @@
 import dataclasses
+import errno
 import json
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -212,6 +215,18 @@ def test_a_solution_that_was_edited_is_accounted_as_its_codec_works(change):
 def test_a_missing_file_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="cannot read the plan"):
         Plan.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
+def test_a_plan_that_cannot_be_written_is_a_data_error(tmp_path, monkeypatch, code):
+    def fails(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "open", fails)
+    with pytest.raises(
+        DataError, match=r"cannot write the plan .*plan\.json.*(No space|Read-only)"
+    ):
+        small().with_noise(1.0).save(tmp_path / "plan.json")
 
 
 # Bad input.

@@ -27,6 +27,7 @@ from skellam.accounting.ledger.composition import (
     composed,
     epsilon_of,
 )
+from skellam.accounting.ledger.file import LedgerFile, seal
 from skellam.accounting.ledger.lossgrid import LossGrid, loss_grid
 from skellam.accounting.losslaw import LossLaw, gaussian_laws
 from skellam.accounting.pld import Composition as PldComposition
@@ -41,6 +42,7 @@ FAMILIES = {
     "laplace": lambda i: DiscreteLaplace(scale=200.0 + i, l1=1.0),
 }
 MIXED = [*FAMILIES.values()]
+NOISE = Gaussian(sigma=1e6, l2=1.0)
 SIZED = {
     "two rates": lambda i: Sampled(
         Gaussian(sigma=2 + i / 50, l2=1.0), 0.05, mixture=((0.5, 0.02), (0.5, 0.05))
@@ -254,6 +256,25 @@ def test_equal_spends_take_the_same_time_after_many_others(folder):
         assert sorted(took[-101:])[50] <= 0.002
         assert sorted(took[-101:])[50] <= 3 * sorted(took[100:201])[50] + 1e-4
     assert cpu_seconds(lambda: Ledger.verify(folder / "ledger")) <= 3000 * 0.3e-3
+
+
+@pytest.mark.slow
+def test_a_line_takes_as_long_to_verify_among_20000_as_among_2000(folder):
+    """In version 0.1 it took twice as long: every line copied the spends before it."""
+
+    def seconds_a_line(lines):
+        path = folder / str(lines)
+        with Ledger.create(path, epsilon=100, delta=1e-6) as ledger:
+            head, written = ledger.head, []
+        for _ in range(lines):
+            line, head = seal(Spend(NOISE).to_fields(), head, signer=None)
+            written.append(line)
+        file, _ = LedgerFile.open(path)
+        file.append(b"".join(written))
+        file.close()
+        return min(cpu_seconds(lambda: Ledger.verify(path)) for _ in range(2)) / lines
+
+    assert seconds_a_line(20_000) <= 1.5 * seconds_a_line(2_000)
 
 
 def test_a_release_with_two_far_losses_needs_no_endless_grid():
