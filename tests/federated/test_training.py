@@ -346,7 +346,7 @@ def test_a_folder_that_cannot_be_written_is_refused_by_our_error(tmp_path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "mkdir", fails)
-        with pytest.raises(DataError, match=r"run's folder: Read-only .*choose another"):
+        with pytest.raises(DataError, match=r"cannot write .*run: Read-only .*try again"):
             run(folder=tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", fails)

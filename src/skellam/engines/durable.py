@@ -16,21 +16,27 @@ from typing import Any
 from skellam.accounting.ledger import file
 from skellam.errors import DataError
 
-SECRET = 0o600
-"""Mode of files that the operator keeps for itself."""
+SECRET, SECRET_FOLDER = 0o600, 0o700
+"""Modes of what the operator keeps for itself."""
 PUBLIC = 0o644
 _DIGEST = "sha256"
 
 
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
+    """Make a folder and those above it, or raise `DataError`; it may be there."""
+    with explained(path):
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+
+
 def replace(path: Path, octets: bytes, *, mode: int) -> None:
     """Make ``octets`` the durable content of ``path``; a kill leaves the old content or this."""
-    with _explained(path):
+    with explained(path):
         file.replace(path, octets, mode=mode)
 
 
 def append(path: Path, line: str, *, mode: int) -> None:
     """Add a line to ``path`` durably; a kill leaves it out, or leaves a torn last line."""
-    with _explained(path):
+    with explained(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
             opened.write(line + "\n")
@@ -76,10 +82,12 @@ def _record_digest(record: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
+    """Raise `DataError` in place of an error of the system while ``path`` is written."""
     try:
         yield
     except OSError as error:
         raise DataError(
-            f"cannot write {path}: {error.strerror}; make room and allow writing there, then resume"
+            f"cannot write {path}: {error.strerror}; make room and allow writing there, "
+            "and try again"
         ) from error

@@ -24,14 +24,15 @@ def write_identity(path: Path, identity: Identity) -> Path:
     """Write the secret key (readable by its owner alone) and, beside it, the public one."""
     public = path.with_name(path.name + PUBLIC_SUFFIX)
     record = {"number": identity.number, "key": identity.key.hex()}
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise DataError(f"{path} exists; a key is never overwritten") from error
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(_text(_IDENTITY, record))
+    with durable.explained(path):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, durable.SECRET)
+        except FileExistsError as error:
+            raise DataError(f"{path} exists; a key is never overwritten") from error
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_octets(_IDENTITY, record))
     shown = {"number": identity.number, "key": identity.public.hex()}
-    public.write_text(_text(_PUBLIC, shown), encoding="utf-8")
+    durable.replace(public, _octets(_PUBLIC, shown), mode=durable.PUBLIC)
     return public
 
 
@@ -53,7 +54,7 @@ def write_roster(path: Path, publics: Iterable[Path]) -> Roster:
             )
         keys[number] = key
     record = {"keys": {str(number): keys[number].hex() for number in sorted(keys)}}
-    path.write_text(_text(_ROSTER, record), encoding="utf-8")
+    durable.replace(path, _octets(_ROSTER, record), mode=durable.PUBLIC)
     return Roster(keys)
 
 
@@ -91,8 +92,9 @@ def read_config(path: Path, kind: type[_Limits]) -> tuple[_Limits, dict[str, Any
     return kind(**limits), record
 
 
-def _text(kind: str, record: dict[str, Any]) -> str:
-    return json.dumps(durable.seal_record({kind: _VERSION, **record}), indent=1) + "\n"
+def _octets(kind: str, record: dict[str, Any]) -> bytes:
+    sealed = durable.seal_record({kind: _VERSION, **record})
+    return f"{json.dumps(sealed, indent=1)}\n".encode()
 
 
 def _read(path: Path, kind: str) -> dict[str, Any]:

@@ -386,7 +386,7 @@ class LeaderFiles:
             read_identity(Path(self.identity)), read_public(Path(self.helper)), roster
         )
         folder = Path(self.state)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        durable.make_folder(folder, mode=durable.SECRET_FOLDER)
         path = folder / f"{plan.digest.hex()[:32]}.run"
         run_id = run_id_at(path)
         if run_id is None:

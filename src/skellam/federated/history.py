@@ -383,12 +383,7 @@ class Folder:
 
     def prepare(self, *, resume: bool) -> None:
         """Make the folder; one that holds a run already is refused unless the run is to go on."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(
-                f"{self.path} cannot be a run's folder: {error.strerror}; choose another"
-            ) from error
+        durable.make_folder(self.path)
         if self._checkpoint.exists() and not resume:
             raise DomainError(
                 f"{self.path} holds a run; pass resume=True to go on, or choose another folder"

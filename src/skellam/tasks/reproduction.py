@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from skellam.engines import durable
 from skellam.entropy import SeededEntropy
 from skellam.errors import DataError, DomainError, InfeasibleError
 from skellam.federated.aggregation import unmasked
@@ -197,10 +198,9 @@ class Reproduction:
         common = {**asdict(self.preset), "training": self.task.training}
         asked, path = json.loads(json.dumps(common)), self.folder / SETTINGS
         if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            part = path.with_suffix(".part")
-            part.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
-            part.replace(path)
+            durable.make_folder(self.folder)
+            octets = f"{json.dumps(asked, indent=1)}\n".encode()
+            durable.replace(path, octets, mode=durable.PUBLIC)
             return
         known = _settings(path)
         if differ := [name for name in asked if known.get(name) != asked[name]]:
@@ -266,12 +266,12 @@ class Reproduction:
 
     def _record(self, result: Result) -> None:
         path = self.folder / RESULTS
-        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(self.folder)
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if text and not text.endswith("\n"):  # a kill cut the last line off
-            path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(result)) + "\n")
+            whole = text[: text.rfind("\n") + 1].encode()
+            durable.replace(path, whole, mode=durable.PUBLIC)
+        durable.append(path, json.dumps(asdict(result)), mode=durable.PUBLIC)
 
 
 def _settings(path: Path) -> dict[str, Any]:

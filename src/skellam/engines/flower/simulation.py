@@ -21,6 +21,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from skellam.engines import durable
 from skellam.engines.flower.node import NODE_CONFIG_KEY, Limits, Node
 from skellam.entropy import SystemEntropy, derive_key, random_bytes
 from skellam.errors import DomainError
@@ -76,7 +77,7 @@ def simulated_roster(run_id: int, nodes: int) -> Roster:
 def simulation_folder(run_id: int) -> Path:
     """Return where a simulation keeps its files; it is made if need be."""
     folder = _folder() / str(run_id)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    durable.make_folder(folder, mode=durable.SECRET_FOLDER)
     return folder
 
 
@@ -89,7 +90,7 @@ def _secret() -> bytes:
     path = folder / "secret"
     if not path.exists():
         new = folder / f"secret.{os.getpid()}"
-        new.write_bytes(random_bytes(32, entropy=SystemEntropy()))
+        durable.replace(new, random_bytes(32, entropy=SystemEntropy()), mode=durable.SECRET)
         try:
             # The first link wins; whoever comes second reads the first one's secret.
             path.hardlink_to(new)
@@ -103,7 +104,7 @@ def _secret() -> bytes:
 def _folder() -> Path:
     home = os.environ.get("FLWR_HOME")
     folder = (Path(home) if home else Path.home() / ".flwr") / "skellam-simulation"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    durable.make_folder(folder, mode=durable.SECRET_FOLDER)
     return folder
 
 

@@ -141,7 +141,7 @@ def write_new(
         epsilon=epsilon, delta=delta, min_cohort=min_cohort, participations=participations
     )
     HelperLimits(**tomllib.loads(text)["limits"])
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    durable.make_folder(folder, mode=durable.SECRET_FOLDER)
     file = folder / CONFIG
     if file.exists():
         raise DataError(f"{file} exists; a helper is made once")

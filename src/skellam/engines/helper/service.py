@@ -84,7 +84,7 @@ class HelperService:
         self._config, self._entropy = config, entropy
         self._mutex = threading.Lock()
         self._runs = config.state / _RUNS
-        self._runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        durable.make_folder(self._runs, mode=durable.SECRET_FOLDER)
         config.state.chmod(0o700)
         self._lock = _locked(config.state / "lock")
         try:
