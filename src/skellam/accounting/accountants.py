@@ -292,7 +292,10 @@ class _Search:
         return self.points[-1]
 
     def bracket(self, guess: float, min_value: float, max_value: float) -> tuple[_Point, _Point]:
-        """Step away from ``guess`` by growing factors until the target is between two points."""
+        """Step away from ``guess`` by growing factors until the target is between two points.
+
+        Where the cost is infinite nothing tells how near the target is: they grow faster.
+        """
         point, factor = self.at(guess), 1.05
         if point.cost <= self._target:
             while point.cost <= self._target and point.value > min_value:
@@ -306,7 +309,7 @@ class _Search:
                     f"{point.value:g} costs {point.cost:g}"
                 )
             low, point = point, self.at(min(max_value, point.value * factor))
-            factor = factor * factor
+            factor = factor**2 if point.cost < math.inf else factor**4
         return low, point
 
     def _distance(self, point: _Point) -> float:

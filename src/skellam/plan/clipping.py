@@ -133,10 +133,10 @@ def require_bits(request: Request) -> None:
     if plan.quantile_noise is None:
         return
     variance = count_variance(plan)
-    if not request.min_variance <= variance <= request.max_variance():
+    if not request.min_variance <= variance <= request.max_variance:
         raise InfeasibleError(
             f"the noise of the clip count has variance {variance:.3g}; from "
-            f"{request.min_variance:.3g} to {request.max_variance():.3g} can be drawn; "
+            f"{request.min_variance:.3g} to {request.max_variance:.3g} can be drawn; "
             "change quantile_noise"
         )
     clients = sizes.max_planned(plan, integers.WRAP)

@@ -105,7 +105,7 @@ class Plan:
         """Return the plan with the least predicted error whose public epsilon is at most this.
 
         With two servers and cohorts that are no secret, it holds against both servers too.
-        Raises `InfeasibleError` where the bits cannot carry it, and names the fewest that can.
+        Raises `InfeasibleError` where the bits cannot carry it, and names a width that can.
         """
         return planner.calibrated(_request(self), epsilon=epsilon, delta=delta)
 

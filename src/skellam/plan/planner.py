@@ -14,7 +14,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, assert_never
 
 from skellam import _checks, accounting
@@ -22,7 +22,7 @@ from skellam.accounting.accountants import multiplier_guess
 from skellam.codec import MAX_RADIUS, rounded_norm_bound
 from skellam.errors import CertificateError, DomainError, InfeasibleError
 from skellam.plan import choices, clipping, correlation, integers, signal_model, sizes
-from skellam.plan.choices import Noise, Rounding, Servers
+from skellam.plan.choices import Accountant, Noise, Rounding, Servers
 from skellam.plan.signal_model import SignalModel
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _TARGETS, _MIN_DELTA = (1e-100, 1e100), 1e-300
 """Targets whose squares and reciprocals are numbers."""
 _LOWEST, _HIGHEST = 1e-3, 1e6
 _TOLERANCE = 2e-6
+_MAX_SUM_VARIANCE = 1e9
+"""Of sums of discrete Gaussians, whose law takes a second or more beyond it."""
 _MAX_BITS = 32
 """More are never named to a user who asked for too few."""
 
@@ -57,7 +59,7 @@ class Solution:
     signal_multiple: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """A plan with the numbers that every candidate shares."""
 
@@ -95,14 +97,14 @@ class Request:
         shared = {name: getattr(self, name) for name in ("min_cohort", "participations", "band")}
         return CalibratedPlan(**{**asked, **found, **shared, "request": self.plan})
 
+    @cached_property
     def max_variance(self) -> float:
-        """Return the largest guaranteed variance that sampler and certificate can bear."""
-        return self._total_limit(sizes.MAX_SHARE, accounting.MAX_VARIANCE)
-
-    def _total_limit(self, share: float, certified: float) -> float:
+        """The largest guaranteed variance that sampler and certificate can bear."""
         plan = self.plan
         parties = plan.tolerance.survivors(self.min_cohort) if plan.clients_add_noise else 1
-        return min(share * parties / self.surplus, certified) * (1 - 1e-9)
+        tables = plan.noise is Noise.DISCRETE_GAUSSIAN and plan.accountant is Accountant.BEST
+        certified = _MAX_SUM_VARIANCE if tables else accounting.MAX_VARIANCE
+        return min(sizes.MAX_SHARE * parties / self.surplus, certified) * (1 - 1e-9)
 
     @property
     def min_variance(self) -> float:
@@ -172,7 +174,7 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float) -> CalibratedPlan:
     except InfeasibleError as error:
         if integers.is_integer(plan):
             raise
-        raise _naming_min_bits(request, error, gaussian, solve) from error
+        raise _naming_bits(request, error, gaussian, solve) from error
 
 
 def min_bits(plan: CalibratedPlan, *, relative_error: float) -> int:
@@ -266,13 +268,10 @@ def _exact(
     return _require_drawable(request, _on_candidate(request, candidate, found.value))
 
 
-def _naming_min_bits(
+def _naming_bits(
     request: Request, error: InfeasibleError, effective: float, solve: Callable[[Request], object]
 ) -> InfeasibleError:
-    """Return ``error`` with the fewest bits that carry the plan, or that there are none.
-
-    What fewer bits carry, more do. The search begins where the estimates say.
-    """
+    """Return ``error`` with a width that carries the plan, by estimate the least, or none."""
 
     def wider(bits: int) -> Request:
         return replace(request, plan=replace(request.plan, bits=bits))
@@ -286,28 +285,17 @@ def _naming_min_bits(
             return False
         return True
 
-    @cache
-    def carries(bits: int) -> bool:
+    asked = request.plan.bits
+    estimated = asked + 1 + bisect_left(range(asked + 1, _MAX_BITS), True, key=may_carry)
+    for bits in sorted({estimated, _MAX_BITS}) if asked < _MAX_BITS else ():
         try:
             solve(wider(bits))
         except InfeasibleError:
-            return False
-        return True
-
-    asked = request.plan.bits
-    low, high = asked, asked + 1 + bisect_left(range(asked + 1, _MAX_BITS), True, key=may_carry)
-    if asked >= _MAX_BITS or not (carries(high) or carries(_MAX_BITS)):
-        return InfeasibleError(
-            f"{error}; more bits do not help: allow a larger epsilon or delta, or fewer rounds"
-        )
-    if not carries(high):
-        low, high = high, _MAX_BITS
-    elif high - low > 1 and not carries(high - 1):
-        low = high - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if carries(middle) else (middle, high)
-    return InfeasibleError(f"{asked} bits cannot carry this plan; the fewest that can: {high}")
+            continue
+        return InfeasibleError(f"{asked} bits cannot carry this plan; {bits} can")
+    return InfeasibleError(
+        f"{error}; more bits do not help: allow a larger epsilon or delta, or fewer rounds"
+    )
 
 
 def _gaussian_multiplier(request: Request, epsilon: float, delta: float) -> float:
@@ -369,7 +357,7 @@ def _integer(request: Request, multiplier: float) -> Solution:
 
 
 def _max_integer_multiplier(request: Request) -> float:
-    return min(_HIGHEST, math.sqrt(request.max_variance()) / request.plan.clip)
+    return min(_HIGHEST, math.sqrt(request.max_variance) / request.plan.clip)
 
 
 def _require_drawable(request: Request, plan: CalibratedPlan) -> CalibratedPlan:
@@ -378,10 +366,10 @@ def _require_drawable(request: Request, plan: CalibratedPlan) -> CalibratedPlan:
         signal_model.require_ring(plan)
     if plan.noise is Noise.NONE:
         return plan
-    if not plan.variance <= request.max_variance() * (1 + 1e-9):
+    if not plan.variance <= request.max_variance * (1 + 1e-9):
         raise InfeasibleError(
             f"the noise has variance {plan.variance:.3g} in the integer domain, at most "
-            f"{request.max_variance():.3g} can be drawn for cohorts of {request.min_cohort}; "
+            f"{request.max_variance:.3g} can be drawn for cohorts of {request.min_cohort}; "
             + ("lower the bounds" if integers.is_integer(plan) else "take a smaller scale")
         )
     if not plan.variance >= request.min_variance:
@@ -464,7 +452,7 @@ def _max_scale(request: Request, model: SignalModel, multiplier: float) -> float
     """Return the scale beyond which noise or vectors are too large to be computed with."""
     radius = MAX_RADIUS * (1 - 1e-9)
     if request.plan.noise is not Noise.NONE:
-        radius = min(radius, math.sqrt(request.max_variance()) / multiplier)
+        radius = min(radius, math.sqrt(request.max_variance) / multiplier)
     return min(radius / model.sent_clip, 2.0**64)
 
 
