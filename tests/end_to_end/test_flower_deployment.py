@@ -77,9 +77,11 @@ def test_a_fleet_survives_kills_late_and_hostile_nodes_and_a_hostile_server(tmp_
 def kill(fleet, name):
     """Kill a node at the stage that ``name`` says, and start it again as soon as that works."""
     _, node, _ = name.split("-")
-    wait_until((fleet.folder / "marks" / name).exists, seconds=900, what=name)
+    marks = fleet.folder / "marks"
+    wait_until((marks / name).exists, seconds=900, what=name)
     fleet.kill(int(node))
     fleet.revive(int(node))
+    (marks / f"{name}-revived").touch()
 
 
 def hold_up(fleet, name):

@@ -95,7 +95,9 @@ def spy(message, context):
     return Message(RecordDict({"seen": seen}), reply_to=message)
 """
 SERVER = """
+import json
 import time
+from pathlib import Path
 
 from flwr.serverapp import ServerApp
 from digits_app import server_app
@@ -103,9 +105,14 @@ import numpy as np
 
 app = ServerApp()
 ends, evaluate = [], server_app.evaluate
+KILLED = [name for name, action in json.loads(%(script)r).items() if "killed" in action]
 
 
 def timed(number, arrays):
+    # Whoever was killed is back before the next round begins.
+    for name in KILLED:
+        while name.startswith(f"{number}-") and not Path(%(marks)r, f"{name}-revived").exists():
+            time.sleep(0.5)
     ends.append(time.monotonic())
     return evaluate(number, arrays)
 
@@ -199,13 +206,14 @@ def main(grid, context):
 def scripted(app, out, script=None):
     """Rewrite the app in the folder ``app``; its server leaves ``out``, an npz file.
 
-    ``script`` says what goes wrong on which node, by ``round-node-stage``; nodes leave marks.
+    ``script`` says what goes wrong on which node, by ``round-node-stage``; nodes leave marks, and
+    whoever revives a node leaves another.
     """
     marks = app.parent / "marks"
     marks.mkdir(exist_ok=True)
     more = {"script": json.dumps(script or {}), "marks": str(marks)}
     (app / "digits_app" / "replay_client.py").write_text(CLIENT % more)
-    _server(app, SERVER % {"out": str(out)})
+    _server(app, SERVER % {"out": str(out), **more})
     _change(app, "digits_app.client_app:app", "digits_app.replay_client:app")
 
 
