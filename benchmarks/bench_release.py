@@ -20,7 +20,7 @@ from benchmarks.timing import Report
 COMMIT = "e2dd0b6"
 """The last commit of 0.1.0."""
 TOP = Path(__file__).parent.parent
-TURNS = 3
+TURNS = 2
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,17 @@ class Cost:
 
 
 def main() -> None:
+    growth(SIZES)
+    large()
+
+
+def sample() -> None:
+    """Leave out ten thousand clients."""
+    growth(SIZES[:2])
+
+
+def growth(sizes: tuple[int, ...]) -> None:
+    """Print what a round costs for each number of clients."""
     report = Report(
         f"A round of {bench_secagg.LENGTH} residues; ratio: a client's work over that among "
         f"{SIZES[0]} clients",
@@ -57,7 +68,7 @@ def main() -> None:
         peers=("secagg: client ms", "SecAgg+: client ms"),
     )
     first = None
-    for clients in SIZES:
+    for clients in sizes:
         cost = measure(clients, bench_secagg.LENGTH)
         first = first or cost.client
         report.row(
@@ -72,6 +83,10 @@ def main() -> None:
             ceiling=1.5,
         )
     report.print()
+
+
+def large() -> None:
+    """Print what the servers do for many clients with many coordinates."""
     clients, length = LARGE
     start = time.perf_counter()
     cost = measure(clients, length)
