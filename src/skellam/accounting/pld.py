@@ -206,7 +206,8 @@ class _Transformed:
         integral = 1 / (2 * theta * (2 * theta + 1) * (theta + 1))
         weights = math.sqrt(integral / h + 1 / (theta + 1) ** 2)
         logs = self.log_mass - theta * losses + self.relative
-        bound = np.exp(np.minimum(logs + np.log(d + self.error * weights), 0.0))
+        with np.errstate(divide="ignore"):
+            bound = np.exp(np.minimum(logs + np.log(d + self.error * weights), 0.0))
         return losses, np.minimum(1.0, bound + math.exp(min(0.0, self.log_beyond)))
 
 
@@ -310,7 +311,8 @@ def _powered(grids: Grids, theta: float, h: float, size: int) -> tuple[Masses, f
     power = np.zeros(size // 2 + 1, dtype=np.complex128)
     power[used] = np.exp(exponents)
     errors = np.abs(power[used]) * (np.expm1(np.minimum(wrongs, 700.0)) + 2 * wrong)
-    error = math.sqrt(2 / size * (float((errors * errors).sum()) + missing))
+    with np.errstate(over="ignore"):  # an infinite error bounds nothing, which is true
+        error = math.sqrt(2 / size * (float((errors * errors).sum()) + missing))
     return np.asarray(fft.irfft(power, size)), log_mass, error
 
 
