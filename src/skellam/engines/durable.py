@@ -89,5 +89,5 @@ def explained(path: Path) -> Iterator[None]:
     except OSError as error:
         raise DataError(
             f"cannot write {path}: {error.strerror}; make room and allow writing there, "
-            "and try again"
+            "then try again or resume"
         ) from error

@@ -269,8 +269,8 @@ class Reproduction:
         durable.make_folder(self.folder)
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if text and not text.endswith("\n"):  # a kill cut the last line off
-            whole = text[: text.rfind("\n") + 1].encode()
-            durable.replace(path, whole, mode=durable.PUBLIC)
+            complete = text[: text.rfind("\n") + 1].encode()
+            durable.replace(path, complete, mode=durable.PUBLIC)
         durable.append(path, json.dumps(asdict(result)), mode=durable.PUBLIC)
 
 
