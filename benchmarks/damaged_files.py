@@ -10,7 +10,6 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -219,7 +218,7 @@ def _texts(folder: Path) -> Iterator[File]:
     plan = tiny_task.plan()
     path = folder / "plan.json"
     plan.save(path)
-    yield File("plan.json", path, lambda: sk.Plan.load(path).to_json(), free=True)
+    yield File("plan.json", path, lambda: sk.Plan.load(path).to_json())
     table = folder / "rows.csv"
     table.write_text("user,value\n" + "".join(f"u{n},{n / 7}\n" for n in range(20)))
     yield File("CSV", table, lambda: query._columns(table, "user", "value"), free=True)  # noqa: SLF001
@@ -267,12 +266,12 @@ def _data(folder: Path) -> Iterator[File]:
 def _reproduction(folder: Path) -> Iterator[File]:
     from skellam.tasks.reproduction import RESULTS, SETTINGS, Cell, Mechanism, Reproduction, Result
 
-    cell = Cell(next(iter(Mechanism)), 10.0, 12, 3, 0.1, 0.5, 1)
-    line = json.dumps(asdict(Result(cell, accuracy=0.5, curve=((1, 0.25), (2, 0.5)))))
     results, settings = folder / RESULTS, folder / SETTINGS
-    results.write_text(line + "\n" + line.replace('"seed": 1', '"seed": 2') + "\n")
     made = Reproduction.of("digits", None, folder)
     made.require_same_settings()
+    for seed in (1, 2):
+        cell = Cell(next(iter(Mechanism)), 10.0, 12, 3, 0.1, 0.5, seed)
+        made.record(Result(cell, accuracy=0.5, curve=((1, 0.25), (2, 0.5))))
     yield File("results of reproduce", results, made.results, free=True)
     yield File("settings of reproduce", settings, made.require_same_settings)
 

@@ -307,6 +307,24 @@ def test_a_delta_that_is_none_is_refused(delta):
         small().calibrated(epsilon=1, delta=delta)
 
 
+def test_a_saved_plan_that_was_changed_is_refused_unless_its_digest_is_out(tmp_path):
+    path = tmp_path / "plan.json"
+    small().with_noise(1.0).save(path)
+    assert Plan.load(path) == small().with_noise(1.0)
+    changed = path.read_text().replace('"rounds": ', '"rounds": 1')
+    path.write_text(changed)
+    with pytest.raises(DataError, match='copy it again, or take "sha256" out'):
+        Plan.load(path)
+    record = json.loads(changed)
+    for digest in ([], 1, "", record["sha256"].upper()):
+        path.write_text(json.dumps({**record, "sha256": digest}))
+        with pytest.raises(DataError):
+            Plan.load(path)
+    del record["sha256"]
+    path.write_text(json.dumps(record))
+    assert Plan.load(path).rounds == int(f"1{small().rounds}")
+
+
 def test_a_delta_that_would_allow_to_publish_vectors_is_refused():
     asked = {"dimension": 100, "clip": 1.0, "bits": 16, "cohort": 100, "population": 10**6}
     chance = 1 - (1 - 1e-4) ** 10

@@ -260,6 +260,7 @@ def _check_shares(plan: Plan) -> None:
 
 VERSION: Final = 2
 _KIND: Final = "skellam-plan"
+_DIGEST: Final = "sha256"
 
 
 def to_json(plan: Plan) -> str:
@@ -277,9 +278,7 @@ def to_json(plan: Plan) -> str:
 
 
 def from_json(text: str) -> Plan | CalibratedPlan:
-    """Return the plan that ``text`` holds."""
-    from skellam.plan.plan import CalibratedPlan, Plan
-
+    """Return the plan that ``text`` holds; if it has a digest, that must fit."""
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -289,8 +288,21 @@ def from_json(text: str) -> Plan | CalibratedPlan:
         raise DataError(
             "the plan is of version 1, whose guarantees did not all hold; plan again with this one"
         )
+    written = record.pop(_DIGEST, None) if isinstance(record, dict) else None
     if version != VERSION or not record.keys() <= {_KIND, "request", "chosen"}:
         raise DataError(f"the JSON is no skellam plan of version {VERSION}")
+    plan = _plan_of(record)
+    if written is not None and written != digest(plan).hex():
+        raise DataError(
+            f'the plan is not the one whose digest it has: copy it again, or take "{_DIGEST}" out '
+            "if you changed the plan yourself"
+        )
+    return plan
+
+
+def _plan_of(record: dict[str, Any]) -> Plan | CalibratedPlan:
+    from skellam.plan.plan import CalibratedPlan, Plan
+
     request: Plan = _built(Plan, record.get("request"))
     if "chosen" not in record:
         return request
@@ -311,9 +323,10 @@ def read(path: Path) -> str:
 
 
 def write(path: Path, plan: Plan) -> None:
-    """Write a plan to a file, or raise `DataError`."""
+    """Write a plan with its digest to a file, or raise `DataError`."""
+    record = {**json.loads(to_json(plan)), _DIGEST: digest(plan).hex()}
     try:
-        path.write_text(to_json(plan) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(record, sort_keys=True, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise DataError(f"cannot write the plan {path}: {error}") from error
 

@@ -164,7 +164,7 @@ class Result:
     def from_line(cls, line: str) -> Result:
         """Return the result that a line of JSON holds."""
         try:
-            read = json.loads(line)
+            read = durable.unseal_record(json.loads(line))
             cell = Cell(**{**read["cell"], "mechanism": Mechanism(read["cell"]["mechanism"])})
             curve = tuple((int(number), float(value)) for number, value in read["curve"])
             return cls(**{**read, "cell": cell, "curve": curve})
@@ -236,7 +236,7 @@ class Reproduction:
         else:
             result = self._trained(cell, plan, watch)
         result = replace(result, seconds=round(time.perf_counter() - start, 1))
-        self._record(result)
+        self.record(result)
         return result
 
     def _trained(self, cell: Cell, plan: CalibratedPlan, watch: Watch | None) -> Result:
@@ -264,14 +264,16 @@ class Reproduction:
             ),
         )
 
-    def _record(self, result: Result) -> None:
+    def record(self, result: Result) -> None:
+        """Add the result of a cell to the file of results."""
         path = self.folder / RESULTS
         durable.make_folder(self.folder)
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if text and not text.endswith("\n"):  # a kill cut the last line off
             complete = text[: text.rfind("\n") + 1].encode()
             durable.replace(path, complete, mode=durable.PUBLIC)
-        durable.append(path, json.dumps(asdict(result)), mode=durable.PUBLIC)
+        line = json.dumps(durable.seal_record(asdict(result)))
+        durable.append(path, line, mode=durable.PUBLIC)
 
 
 def _settings(path: Path) -> dict[str, Any]:
