@@ -153,14 +153,19 @@ def test_two_rounds_on_a_grid_cost_no_less_than_all_pairs_of_losses(laws, epsilo
 @given(laws=LAWS, rounds=st.integers(2, 40), epsilons=EPSILONS)
 @example(laws=gaussian_laws(0.75, 0.001), rounds=36, epsilons=[0.001])
 @example(laws=gaussian_laws(1.0, 0.001), rounds=36, epsilons=[0.01])
+@example(laws=gaussian_laws(0.75, 0.125), rounds=27, epsilons=[3.0])
 @settings(max_examples=15, deadline=None)
 def test_rounds_on_a_grid_cost_what_composing_them_at_once_costs(laws, rounds, epsilons):
-    """Both are upper bounds, so neither is an oracle for the other to less than their excess."""
+    """Both are upper bounds, so neither is an oracle for the other to less than their excess.
+
+    It is two hundredths of delta or, far out in a tail, five thousandths of epsilon.
+    """
     for law in laws:
         grid, at_once = loss_grid(law, rounds), PldComposition(((law, rounds),))
         for epsilon in epsilons:
             delta, other = law_of(grid).delta(epsilon), at_once.delta(epsilon)
-            assert other * 0.99 <= delta <= other * 1.02 + grid.lost + 1e-12
+            near = max(other * 1.02, at_once.delta(max(0.0, epsilon - 0.005)))
+            assert other * 0.99 <= delta <= near + grid.lost + 1e-12
 
 
 @given(seed=st.integers(0, 2**32), sizes=st.tuples(st.integers(1, 300), st.integers(1, 300)))
