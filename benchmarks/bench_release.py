@@ -50,6 +50,7 @@ SHORT = (
     Case("pack", "packing 2^20 residues of 14 bits", floor=2),
     Case("unpack", "unpacking them", floor=2),
     Case("wrap", "most memory of a sum's wrap estimate, bytes a coordinate", "bytes"),
+    Case("unmask", "taking 1,000 masks of 50,000 off a sum, all cores, by the clock on the wall"),
     Case("help", "skellam --help, by the clock on the wall"),
     Case("spend", "the fiftieth spend of different mechanisms", turns=1),
     Case("300 x 64", "secure aggregation, 300 x 64, 15 drop out", "s", 2),

@@ -110,9 +110,9 @@ def _run(folder: Path) -> Iterator[File]:
     yield File("participations.npz", folder / "participations.npz", participations)
     yield File("run.json", folder / "run.json", lambda: report.read(folder).header)
     yield File("history.jsonl, resumed", run.history, resumed)
-    yield File("history.jsonl, shown", run.history, page, free=True)
-    operator = folder / "operator.jsonl"
-    yield File("operator.jsonl", operator, lambda: read_operator(folder), free=True)
+    yield File("history.jsonl, shown", run.history, page)
+    yield File("history.jsonl.sha256", folder / "history.jsonl.sha256", page)
+    yield File("operator.jsonl", folder / "operator.jsonl", lambda: read_operator(folder))
 
 
 def _keys(folder: Path) -> Iterator[File]:
@@ -159,7 +159,7 @@ def _flower(folder: Path) -> Iterator[File]:
                 kept.append(stage)
         return kept, log.count("train")
 
-    yield File("stage log", log.path, begun, free=True)
+    yield File("stage log", log.path, begun)
     log.path.write_bytes(noted)
 
     made = plan()
@@ -272,7 +272,7 @@ def _reproduction(folder: Path) -> Iterator[File]:
     for seed in (1, 2):
         cell = Cell(next(iter(Mechanism)), 10.0, 12, 3, 0.1, 0.5, seed)
         made.record(Result(cell, accuracy=0.5, curve=((1, 0.25), (2, 0.5))))
-    yield File("results of reproduce", results, made.results, free=True)
+    yield File("results of reproduce", results, made.results)
     yield File("settings of reproduce", settings, made.require_same_settings)
 
 

@@ -29,21 +29,23 @@ def test_masks_are_key_streams_modulo_the_power_of_two(bits, length, added, subt
     assert values.tolist() == (expected % 2**bits).tolist()
 
 
+@pytest.mark.parametrize("workers", [None, 2, 3, 16])
+@pytest.mark.parametrize("length", [300_001, 131_072, 20_001], ids="{:,}".format)
 @pytest.mark.parametrize("bits", [8, 12, 32])
 def test_a_mask_that_is_added_and_subtracted_vanishes_across_chunks_groups_and_threads(
-    bits, monkeypatch
+    bits, length, workers, monkeypatch
 ):
     monkeypatch.setattr(masks, "_STREAMS", 2)
     monkeypatch.setattr(masks, "_PARALLEL", 1)
     seeds = [bytes([i]) * 32 for i in range(5)]
-    length = 300_001
     values = np.zeros(length, dtype=residue_dtype(bits))
-    add_masks(values, bits=bits, added=seeds)
+    add_masks(values, bits=bits, added=seeds, workers=workers)
     alone = np.zeros(length, dtype=residue_dtype(bits))
     monkeypatch.setattr(masks, "_PARALLEL", 1 << 60)
     add_masks(alone, bits=bits, added=seeds)
     assert np.array_equal(values, alone)
-    add_masks(values, bits=bits, added=[], subtracted=seeds)
+    monkeypatch.setattr(masks, "_PARALLEL", 1)
+    add_masks(values, bits=bits, added=[], subtracted=seeds, workers=workers)
     assert not values.any()
 
 

@@ -394,7 +394,7 @@ class Folder:
         written = durable.seal_record(json.loads(header.to_json()))
         octets = json.dumps(written, indent=1).encode()
         durable.replace(self.path / "run.json", octets, mode=durable.PUBLIC)
-        durable.replace(self.history, b"", mode=durable.PUBLIC)
+        _history(self.history).cut(0)
         checkpoint.save(self._checkpoint)
 
     def restore(self) -> Checkpoint | None:
@@ -402,20 +402,21 @@ class Folder:
         if not self._checkpoint.exists():
             return None
         checkpoint = Checkpoint.load(self._checkpoint)
-        kept = [r.to_line() + "\n" for r in self.records()[: checkpoint.round]]
-        octets = "".join(kept).encode()
-        if len(kept) < checkpoint.round or checkpoint.history not in ("", _digest(octets)):
+        log = _history(self.history)
+        kept = log.lines()[: checkpoint.round]
+        if len(kept) < checkpoint.round or checkpoint.history not in ("", _digest(kept)):
             raise DataError(
                 f"{self.history} has lost or changed lines that the checkpoint saw; restore it "
                 "from a copy"
             )
-        durable.replace(self.history, octets, mode=durable.PUBLIC)
+        log.cut(checkpoint.round)
         return checkpoint
 
     def keep(self, record: Record, checkpoint: Checkpoint) -> None:
         """Write a round's record, then the checkpoint that has it."""
-        durable.append(self.history, record.to_line(), mode=durable.PUBLIC)
-        replace(checkpoint, history=_digest(self.history.read_bytes())).save(self._checkpoint)
+        log = _history(self.history)
+        log.append(record.to_line())
+        replace(checkpoint, history=_digest(log.lines())).save(self._checkpoint)
 
     def keep_participations(self, counts: Participations) -> None:
         """Write down whose data the round that is about to be released has."""
@@ -433,8 +434,7 @@ class Folder:
 
     def log_operator(self, number: int, **entries: int | str) -> None:
         """Write down what nobody but the operator may see."""
-        line = json.dumps({"round": number, **entries})
-        durable.append(self.path / "operator.jsonl", line, mode=durable.SECRET)
+        _operator(self.path).append(json.dumps({"round": number, **entries}))
 
     def records(self) -> list[Record]:
         """Return the records of all rounds so far."""
@@ -451,40 +451,36 @@ class Folder:
 
 def read_operator(folder: Path) -> list[dict[str, Any]]:
     """Return the operator's lines of a run: cohort, survivors, failures and skips by round."""
-    path = folder / "operator.jsonl"
-    if not path.exists():
-        return []
+    log = _operator(folder)
     try:
-        found = [json.loads(line) for line in _lines(path)]
+        found = [json.loads(line) for line in log.lines()]
     except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}; move it away") from error
+        raise DataError(f"{log.path} is damaged: {error}; move it away") from error
     counts = ("round", "invited", "survivors", "failures")
     for number, line in enumerate(found, start=1):
         if not isinstance(line, dict) or any(type(line.get(name)) is not int for name in counts):
             raise DataError(
-                f"{path} is damaged: line {number} must have the integers {', '.join(counts)}; "
+                f"{log.path} is damaged: line {number} must have the integers {', '.join(counts)}; "
                 "move it away"
             )
     return found
 
 
 def read_records(path: Path) -> list[Record]:
-    """Return the whole lines of ``path``; a torn last line was never complete and is left out."""
-    if not path.exists():
-        return []
-    return [Record.from_line(line) for line in _lines(path)]
+    """Return the records in ``path``, or raise `DataError` if its lines were changed."""
+    return [Record.from_line(line) for line in _history(path).lines()]
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        *lines, _torn = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}; restore it from a copy") from error
-    return lines
+def _history(path: Path) -> durable.Log:
+    return durable.Log(path, durable.PUBLIC)
 
 
-def _digest(octets: bytes) -> str:
-    return hashlib.sha256(octets).hexdigest()
+def _operator(folder: Path) -> durable.Log:
+    return durable.Log(folder / "operator.jsonl", durable.SECRET)
+
+
+def _digest(lines: Sequence[str]) -> str:
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
 def _all_finite(measures: Mapping[str, float]) -> dict[str, float | None]:

@@ -27,6 +27,8 @@ _STREAMS = 256
 """Ciphers alive at a time."""
 _PARALLEL = 1 << 22
 """Bytes of key stream above which a second thread earns more than it costs."""
+_SHORT = 1 << 14
+"""Bytes of a vector below which threads wait for each other more than they work."""
 _ZEROS = memoryview(bytes(_CHUNK))
 
 
@@ -40,22 +42,30 @@ def add_masks(
 ) -> None:
     """Add and subtract, in place and modulo ``2**bits``, the masks that 32-byte seeds expand to.
 
-    Much work is shared among ``workers`` threads: by default two, or one on a single core.
+    Much work is shared among ``workers`` threads, by default two, or one on a single core: each
+    takes a part of a long vector, or some of the masks of a shorter one.
     """
     if values.dtype != residue_dtype(bits):
         raise KindError(f"residues of {bits} bits are {residue_dtype(bits)}, got {values.dtype}")
     seeds = [(seed, np.add) for seed in added] + [(seed, np.subtract) for seed in subtracted]
     threads = workers or min(os.cpu_count() or 1, 2)
-    parts = _parts(values, threads if values.nbytes * len(seeds) >= _PARALLEL else 1)
-    if len(parts) == 1:
+    if threads == 1 or values.nbytes < _SHORT or values.nbytes * len(seeds) < _PARALLEL:
         _add_part(values, 0, bits, seeds)
         return
-    with ThreadPoolExecutor(len(parts)) as pool:
-        list(pool.map(lambda part: _add_part(values[part], part.start, bits, seeds), parts))
+    parts = _parts(values, threads)
+    with ThreadPoolExecutor(threads) as pool:
+        if len(parts) == threads:
+            list(pool.map(lambda part: _add_part(values[part], part.start, bits, seeds), parts))
+            return
+        sums = np.zeros((threads, len(values)), dtype=values.dtype)
+        list(pool.map(lambda n: _add_part(sums[n], 0, bits, seeds[n::threads]), range(threads)))
+    for each in sums:
+        values += each
+    _cut(values, bits)
 
 
 def _parts(values: NDArray[Any], count: int) -> list[slice]:
-    """Cut at chunks, so that every part begins at a block of the cipher."""
+    """Return at most ``count`` parts, cut at chunks: each begins at a block of the cipher."""
     step = _CHUNK // values.itemsize
     each = -(-len(values) // (count * step)) * step or step
     return [slice(at, at + each) for at in range(0, len(values), each)]
@@ -68,6 +78,10 @@ def _add_part(
         group = seeds[first : first + _STREAMS]
         block = start * values.itemsize // 16
         _add_group(values, [(_stream(seed, block), add) for seed, add in group])
+    _cut(values, bits)
+
+
+def _cut(values: NDArray[Any], bits: int) -> None:
     if bits != 8 * values.itemsize:
         values &= values.dtype.type((1 << bits) - 1)
 

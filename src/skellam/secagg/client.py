@@ -57,6 +57,7 @@ from skellam.secagg.messages import (
     find,
     given_digest,
     participants_of,
+    read_list,
 )
 from skellam.secagg.parameters import Party, Phase, SeenRounds
 from skellam.secagg.shares import (
@@ -123,7 +124,7 @@ class ShareKeys(Phase[Party]):
         party.round.require_participants(len(peers.ids))
         find(peers.ids, party.roster.numbers, "is not on the roster")
         index = peers.index(party.identity.number)
-        entries = ParticipantList.decode(participant_list).entries
+        entries, _ = read_list(ParticipantList, participant_list)
         if sha256(entries[index].tobytes()).digest() != self.sent:
             raise TamperError("the list holds another advertisement of this client than it sent")
         fresh = [random_bytes(32, entropy=entropy) for _ in range(1, party.round.secret_count)]
@@ -288,14 +289,13 @@ class ConsistencyCheck(Phase[Party]):
         party = self.setting
         peers = Participants(self.ids, self.participants, party.round)
         index = peers.index(party.identity.number)
-        message = Survivors.decode(survivors)
-        ids = message.senders
+        entries, ids = read_list(Survivors, survivors)
         at = find(ids, self.ids, "survived without taking part", blame=False)
         alive, dealt = (_marked(indices, len(self.ids)) for indices in (at, self.dealers))
         if (alive & ~dealt).any() or not alive[index]:
             raise TamperError("the survivors are not this client and others who dealt")
         near = np.isin(at, peers.holders(index))
-        attested(Receipt, message.entries[near], party.roster, self.context)
+        attested(Receipt, entries[near], party.roster, self.context)
         if not peers.graph.holds_together(alive):
             raise ThresholdError(
                 f"{len(ids)} of {len(self.ids)} survived; that is too few, in all "
@@ -326,23 +326,28 @@ class Unmask(Phase[Party]):
         """
         self._leave()
         party = self.setting
-        message = Agreements.decode(agreements)
-        ids = message.senders
+        entries, ids = read_list(Agreements, agreements)
         find(ids, self.survivors, "agreed but did not survive", blame=False)
         needed = party.round.tolerance.survivors(self.participants)
         if len(ids) < needed:
             raise ThresholdError(f"{len(ids)} agree on the survivors; {needed} must")
-        drawn = message.entries[_drawn(len(ids), self.sample, entropy)]
+        drawn = entries[_drawn(len(ids), self.sample, entropy)]
         attested(Agreement, drawn, party.roster, self.context)
-        alive = set(self.survivors.tolist())
         removed = set(party.round.removed(self.participants, self.survivors.tolist()))
         shares = tuple(
             held.open(kind)
-            for held in self.held
-            for kind in wanted(alive=held.dealer in alive, removed=held.dealer in removed)
+            for held, alive in zip(self.held, self._alive(), strict=True)
+            for kind in wanted(alive=alive, removed=held.dealer in removed)
         )
         opening = Opening(party.identity.number, shares)
         return Done(party), opening.signed(party.identity, self.context)
+
+    def _alive(self) -> list[bool]:
+        """Return, for each dealer, whether it survived."""
+        dealers = np.array([held.dealer for held in self.held], dtype="<u8")
+        first, end = (np.searchsorted(self.survivors, dealers, side) for side in ("left", "right"))
+        alive: list[bool] = (first < end).tolist()
+        return alive
 
 
 @final

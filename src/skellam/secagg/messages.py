@@ -18,8 +18,9 @@ byte, what clients signed, so it signs nothing itself. A chain of digests (`exte
 to all before it. Lists are tables of rows of one length, so that a client reads thousands at once.
 
 A client reads a list as a whole and verifies the signatures that are its to verify: those of its
-neighbours, or a sample that nobody foresees (docs/maths/ring.md). A verified signature is
-remembered, so that a simulation of many clients in one process verifies each once.
+neighbours, or a sample that nobody foresees (docs/maths/ring.md). A process remembers the last
+lists and the signatures that it verified, so that a simulation of many clients reads and verifies
+each once.
 """
 
 from __future__ import annotations
@@ -277,12 +278,25 @@ class Participants:
         return np.sort(np.append(self.graph.neighbours(index), index))
 
 
+List = TypeVar("List", ParticipantList, Survivors, Agreements)
+
+
+def read_list(kind: type[List], data: bytes) -> tuple[_Table, NDArray[np.uint64]]:
+    """Return the rows of an encoded list and their senders; no signature is verified here."""
+    return _read_list(cast(Hashable, kind), data)
+
+
+@lru_cache(maxsize=4)
+def _read_list(kind: Any, data: bytes) -> tuple[_Table, NDArray[np.uint64]]:  # noqa: ANN401
+    message = kind.decode(data)
+    return message.entries, message.senders
+
+
 @lru_cache(maxsize=4)
 def participants_of(data: bytes, round_: RoundParameters) -> Participants:
     """Return the participants of an encoded list, whose signatures are not verified here."""
-    return Participants(
-        ParticipantList.decode(data).senders, extend(round_.digest, b"participants", data), round_
-    )
+    _, ids = read_list(ParticipantList, data)
+    return Participants(ids, extend(round_.digest, b"participants", data), round_)
 
 
 def senders(messages: Sequence[Any]) -> NDArray[np.uint64]:
@@ -298,6 +312,8 @@ def find(
     Where the numbers stand in a list whose signatures are not verified yet, anybody can have put
     them there: ``blame`` is false and nobody is named.
     """
+    if np.array_equal(numbers, among):
+        return np.arange(len(numbers))
     at = np.searchsorted(among, numbers)
     missing = np.searchsorted(among, numbers, side="right") == at
     if missing.any():

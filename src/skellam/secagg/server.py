@@ -56,6 +56,7 @@ from skellam.secagg.messages import (
     extend,
     given_digest,
     participants_of,
+    read_list,
     senders,
 )
 from skellam.secagg.parameters import Phase, Setting
@@ -340,8 +341,8 @@ class UnmaskSum(Phase[Setting]):
 
     def _sum(self, peers: Participants, secrets: dict[int, dict[int, bytes]]) -> Residues:
         round_, shared = self.setting.round, self.summed.shared
-        rows = ParticipantList.decode(shared.participant_list).rows
-        public = [Advertisement.decode(row).mask_key for row in rows]
+        entries, _ = read_list(ParticipantList, shared.participant_list)
+        public = [Advertisement.decode(row.tobytes()).mask_key for row in entries]
         dtype = residue_dtype(round_.bits)
         total = np.frombuffer(self.summed.total, dtype=dtype).copy()
         added: list[bytes] = []

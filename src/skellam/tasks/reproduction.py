@@ -164,7 +164,7 @@ class Result:
     def from_line(cls, line: str) -> Result:
         """Return the result that a line of JSON holds."""
         try:
-            read = durable.unseal_record(json.loads(line))
+            read = json.loads(line)
             cell = Cell(**{**read["cell"], "mechanism": Mechanism(read["cell"]["mechanism"])})
             curve = tuple((int(number), float(value)) for number, value in read["curve"])
             return cls(**{**read, "cell": cell, "curve": curve})
@@ -212,13 +212,7 @@ class Reproduction:
 
     def results(self) -> dict[Cell, Result]:
         """Return what is recorded; a line that a kill cut off is run again."""
-        path = self.folder / RESULTS
-        try:
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"cannot read {path}: {error}; restore it from a copy") from error
-        lines, _, _ = text.rpartition("\n")
-        return {found.cell: found for found in map(Result.from_line, lines.splitlines())}
+        return {found.cell: found for found in map(Result.from_line, self._log.lines())}
 
     def missing(self, cells: Iterable[Cell]) -> list[Cell]:
         """Return the cells that are not recorded yet."""
@@ -266,14 +260,12 @@ class Reproduction:
 
     def record(self, result: Result) -> None:
         """Add the result of a cell to the file of results."""
-        path = self.folder / RESULTS
         durable.make_folder(self.folder)
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        if text and not text.endswith("\n"):  # a kill cut the last line off
-            complete = text[: text.rfind("\n") + 1].encode()
-            durable.replace(path, complete, mode=durable.PUBLIC)
-        line = json.dumps(durable.seal_record(asdict(result)))
-        durable.append(path, line, mode=durable.PUBLIC)
+        self._log.append(json.dumps(asdict(result)))
+
+    @property
+    def _log(self) -> durable.Log:
+        return durable.Log(self.folder / RESULTS, durable.PUBLIC)
 
 
 def _settings(path: Path) -> dict[str, Any]:

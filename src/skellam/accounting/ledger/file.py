@@ -330,7 +330,7 @@ class LedgerFile:
             )
 
     def _write(self, octets: bytes) -> None:
-        _write_all(self._descriptor, octets)
+        write_all(self._descriptor, octets)
         self._length += len(octets)
         self._last = octets
 
@@ -341,7 +341,7 @@ def replace(path: Path, octets: bytes, *, mode: int) -> None:
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         os.fchmod(descriptor, mode)
-        _write_all(descriptor, octets)
+        write_all(descriptor, octets)
     finally:
         os.close(descriptor)
     new.replace(path)
@@ -357,7 +357,8 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_all(descriptor: int, octets: bytes) -> None:
+def write_all(descriptor: int, octets: bytes) -> None:
+    """Write all of ``octets`` and make them durable."""
     rest = memoryview(octets)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

@@ -13,7 +13,6 @@ import fcntl
 import json
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -53,8 +52,7 @@ NODE_CONFIG_KEY = "skellam"
 _SERVERS = ("leader", "helper")
 _READ_ONLY_BY_OWNER = 0o077
 _FORMAT = b"skellam/round-in-progress/1"
-_WITHOUT_CHECKSUM = re.compile(rb"[0-9a-f]{64} [a-z_]+")
-_TORN = re.compile(rb"[0-9a-f]{0,64}|[0-9a-f]{64} [a-z_]*( [0-9a-f]{0,7})?")
+_WHOLE_OR_TORN = re.compile(r"[0-9a-f]{0,64}|[0-9a-f]{64} [a-z_]*")
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
@@ -229,25 +227,40 @@ class StageLog:
         With ``limits`` it counts as a training, and raises `BudgetError` if there were too many:
         under the lock, for a server may send two messages at once.
         """
-        line = _line(round_id.hex().encode(), stage.encode())
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, durable.SECRET)
-        with os.fdopen(descriptor, "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            noted = file.read()
-            begun = _begun(self.path, noted)
-            if (round_id.hex().encode(), stage.encode()) in begun:
+        with self._locked():
+            begun = self._begun()
+            if [round_id.hex(), stage] in begun:
                 raise TamperError(f"stage {stage} of this round began before; a replay is refused")
             if limits is not None:
                 limits.require_training(_count(begun, stage))
-            # A line that a crash cut short was never acted upon; it only must not spoil the next.
-            file.write((b"" if noted.endswith(b"\n") or not noted else b"\n") + line + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+            self._log.append(f"{round_id.hex()} {stage}")
 
     def count(self, stage: str) -> int:
         """Return in how many rounds ``stage`` began."""
-        noted = self.path.read_bytes() if self.path.exists() else b""
-        return _count(_begun(self.path, noted), stage)
+        return _count(self._begun(), stage)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CREAT, durable.SECRET)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def _log(self) -> durable.Log:
+        return durable.Log(self.path, durable.SECRET)
+
+    def _begun(self) -> list[list[str]]:
+        """Return round and stage of every line; version 0.1 left torn ones where it was killed."""
+        lines = self._log.lines()
+        for line in lines:
+            if not _WHOLE_OR_TORN.fullmatch(line):
+                raise DataError(
+                    f"{self.path} was changed: a line is {line[:100]!r}; restore it from a copy"
+                )
+        return [line.split() for line in lines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,30 +507,8 @@ def _epsilon(mechanism: NoiseMechanism, delta: float, enough: float) -> float:
     return bound if bound <= enough else accounting.epsilon(mechanism, delta=delta)
 
 
-def _line(round_id: bytes, stage: bytes) -> bytes:
-    checksum = zlib.crc32(round_id + b" " + stage)
-    return round_id + b" " + stage + b" %08x" % checksum
-
-
-def _begun(path: Path, noted: bytes) -> list[tuple[bytes, bytes]]:
-    """Return round and stage of every line; one that a crash cut short was never acted upon."""
-    found = []
-    for line in noted.split(b"\n"):
-        match line.split(b" "):
-            case [round_id, stage] if _WITHOUT_CHECKSUM.fullmatch(line):
-                found.append((round_id, stage))
-            case [round_id, stage, _] if line == _line(round_id, stage):
-                found.append((round_id, stage))
-            case _:
-                if not _TORN.fullmatch(line):
-                    raise DataError(
-                        f"{path} was changed: a line is {line[:100]!r}; restore it from a copy"
-                    )
-    return found
-
-
-def _count(begun: list[tuple[bytes, bytes]], stage: str) -> int:
-    return sum(found == stage.encode() for _, found in begun)
+def _count(begun: list[list[str]], stage: str) -> int:
+    return sum(found[1:] == [stage] for found in begun)
 
 
 def _note(plan: bytes) -> str:
