@@ -241,7 +241,8 @@ class StageLog:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CREAT, durable.SECRET)
+        with durable.explained(self.path):
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CREAT, durable.SECRET)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
