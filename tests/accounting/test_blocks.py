@@ -12,6 +12,7 @@ from oracles import exact_profile, rounded_release
 from skellam.accounting.curves import GdpCurve, Slack
 from skellam.accounting.gdp import certificate_of_rounding, kappa, steepest
 from skellam.accounting.laws import skellam_law
+from skellam.errors import CertificateError
 
 BLOCKS = (1, 16, 64, 256, 1024)
 PRINTED = {
@@ -126,3 +127,10 @@ def test_equal_values_in_four_dimensions_stay_under_one_block(tail, variance):
 def test_the_faintest_tails_are_certified_too(tail):
     near = kappa(100.0, tail=1e-20, block=64, coordinate_bound=1.0)
     assert near < kappa(100.0, tail=tail, block=64, coordinate_bound=1.0) < kappa(100.0, tail=tail)
+
+
+def test_noise_so_small_that_no_bound_is_of_use_is_refused_at_once():
+    """Its scores spread over millions of points of the grid: seconds for a bound of no use."""
+    assert kappa(1e-3, tail=5e-11, block=64, coordinate_bound=2e-4) < 200
+    with pytest.raises(CertificateError, match="too wide for a table"):
+        kappa(1e-10, tail=5e-11, block=64, coordinate_bound=2e-4)

@@ -119,6 +119,9 @@ FLOAT_SAFETY = 5e-10
 DEFAULT_TAIL = 1e-300
 _FIRST_CELL = 1 / 128
 _STEP = 0.04
+_MAX_SCORES = 1 << 20
+"""Points of the longest transform; scores that need more are of so little noise that no bound on
+them is of use."""
 
 
 class GdpCertificate(NamedTuple):
@@ -354,7 +357,7 @@ def _steepest_above(log_grid: Table, zero: int, block: int, tail: float, lost: f
     origin = block * zero
     variance = (np.exp(log_grid) * (np.arange(log_grid.size) - zero) ** 2).sum()
     first = origin - math.ceil(math.sqrt(block * variance))  # P(V >= -deviation) >= 1/2 (Cantelli)
-    masses = np.exp(log_sum(log_grid, block, first, top))
+    masses = np.exp(log_sum(log_grid, block, first, top, max_size=_MAX_SCORES))
     beyond = np.cumsum(masses[::-1])[::-1]
     values = np.arange(first - origin, top + 1 - origin, dtype=np.float64)
     moments = np.cumsum((masses * values)[::-1])[::-1]

@@ -218,13 +218,19 @@ def discrete_gaussian_sum_law(sigma: float, shares: int) -> Law:
     return folded(log_sum(log_masses, n, centre, centre + reach), shift=0.0)
 
 
-def log_sum(log_pmf: Table, copies: int, first: int, last: int) -> Table:
-    """Return log P(K = k), first <= k <= last, for the sum K of ``copies`` draws from 0, 1, ..."""
+def log_sum(
+    log_pmf: Table, copies: int, first: int, last: int, *, max_size: int = 1 << 22
+) -> Table:
+    """Return log P(K = k), first <= k <= last, for the sum K of ``copies`` draws from 0, 1, ...
+
+    It raises `CertificateError` where a transform would have more than ``max_size`` points; those
+    of the largest certified variance have as many as the default.
+    """
     if _tilted(log_pmf, copies, 0.0).deviation < _WINDOW:
         return _log_power(log_pmf, copies, first, last)
     found, nearest = np.full(last - first + 1, -np.inf), np.full(last - first + 1, np.inf)
     for tilt in _cover(log_pmf, copies, first, last):
-        at, values = _window(log_pmf, copies, tilt)
+        at, values = _window(log_pmf, copies, tilt, max_size)
         inside = (first <= at) & (at <= last)
         at, values = at[inside], values[inside]
         distance = np.abs(at - tilt.mean) / tilt.deviation
@@ -292,9 +298,13 @@ def _next(log_pmf: Table, copies: int, tilt: _Tilt, direction: int) -> _Tilt:
     raise CertificateError("the tail of the sum cannot be reached; raise sigma")
 
 
-def _window(log_pmf: Table, copies: int, tilt: _Tilt) -> tuple[NDArray[np.int64], Table]:
+def _window(
+    log_pmf: Table, copies: int, tilt: _Tilt, max_size: int
+) -> tuple[NDArray[np.int64], Table]:
     """Return the sums within four and a half deviations of the tilted mean, and their logs."""
     size = 1 << math.ceil(math.log2(24 * tilt.deviation + 64))
+    if size > max_size:
+        raise CertificateError("the law of a sum is too wide for a table; plan with more noise")
     mode = int(log_pmf.argmax())
     k = np.arange(-mode, log_pmf.size - mode)
     single = np.exp(log_pmf + tilt.theta * k - tilt.log_mass)
