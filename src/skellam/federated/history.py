@@ -359,9 +359,9 @@ class History:
 class Folder:
     """The files of one run.
 
-    ``run.json``, ``history.jsonl``, ``tensorboard``, ``model.pt``, ``ledger`` and its tail may be
-    shown; ``checkpoint.npz``, ``participations.npz`` and ``operator.jsonl`` are the operator's, of
-    mode 0600.
+    ``run.json``, ``history.jsonl`` with its digest, ``tensorboard``, ``model.pt``, ``ledger`` and
+    its tail may be shown; ``checkpoint.npz``, ``participations.npz`` and ``operator.jsonl`` with
+    its digest are the operator's, of mode 0600.
     """
 
     path: Path
