@@ -107,7 +107,7 @@ def test_the_same_over_the_rest_of_the_grid(rate, z, rounds):
     check(rate, z, rounds)
 
 
-def refute(point, lower, upper):
+def assert_refuted(point, lower, upper):
     """Assert that the truth is on our side of the estimates of ``point``, as the page says."""
     rate, z, rounds, delta = point
     below, above = estimated(*point)
@@ -122,14 +122,14 @@ def refute(point, lower, upper):
 
 @pytest.mark.parametrize("point", CLOSED)
 def test_estimates_that_contradict_ours_contradict_the_closed_form(point):
-    refute(point, *true_epsilon(*point))
+    assert_refuted(point, *true_epsilon(*point))
 
 
 @pytest.mark.parametrize(
     "point", [BOUNDED[0], *(pytest.param(point, marks=pytest.mark.slow) for point in BOUNDED[1:])]
 )
 def test_estimates_that_contradict_ours_contradict_proven_bounds(point):
-    refute(point, *bounds(*point))
+    assert_refuted(point, *bounds(*point))
 
 
 @pytest.mark.parametrize(("z", "rounds", "delta"), [(10.0, 10**4, 1e-6), (3.0, 1000, 1e-9)])

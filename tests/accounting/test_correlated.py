@@ -48,8 +48,8 @@ def window(variance, *, dims=1, rounds=1):
     return math.ceil(6.5 * math.sqrt(variance)) + (6 if dims * rounds < 4 else 3)
 
 
-def largest_part(mechanism, laws):
-    """Return the largest true delta over the claimed one; above 1 the claim would be false."""
+def assert_claimed(mechanism, laws):
+    """Assert that no true delta is above the claimed one; return the largest ratio."""
     worst = 0.0
     for e in EPSILONS:
         true, claim = exact_profile.profile(*laws, e), delta(mechanism, epsilon=e, method="gdp")
@@ -113,7 +113,7 @@ def test_no_adversary_learns_more_than_claimed_from_all_rounds(
         separation=separation,
         run_rounds=rounds,
     )
-    part = largest_part(run, laws)
+    part = assert_claimed(run, laws)
     if strategy is steady and variance == 30:
         assert part > 0.99  # the claim is that of the Gaussian mechanism, and nearly attained
 
@@ -136,7 +136,7 @@ def test_no_adversary_learns_more_than_claimed_from_four_rounds(
         run_rounds=4,
     )
     reach = window(variance, rounds=4) + 6
-    largest_part(run, correlated_rounds.pair(variance, band, 4, vectors, reach=reach))
+    assert_claimed(run, correlated_rounds.pair(variance, band, 4, vectors, reach=reach))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -161,7 +161,7 @@ def test_no_random_strategy_learns_more_than_claimed(seed):
         run = RoundedBandedSkellam(variance, 0.8, band, 1, 1e-6, times, separation, run_rounds=3)
     else:
         run = BandedSkellam(variance, 1.0, band, times, separation, run_rounds=3)
-    largest_part(run, laws)
+    assert_claimed(run, laws)
 
 
 def test_the_adversary_may_choose_the_rounds_by_what_was_opened():
@@ -180,7 +180,7 @@ def test_the_adversary_may_choose_the_rounds_by_what_was_opened():
         laws = correlated_rounds.pair(
             variance, (2, 1), 4, vectors, reach=window(variance, rounds=4) + 4
         )
-        largest_part(run, laws)
+        assert_claimed(run, laws)
 
 
 @pytest.mark.parametrize("variance", [1.0, 3.0, 6.0])
@@ -210,7 +210,7 @@ def test_no_adversary_learns_more_than_claimed_in_two_dimensions(variance):
             dims=2,
             reach=window(variance, dims=2, rounds=2) + 3,
         )
-        largest_part(run, laws)
+        assert_claimed(run, laws)
 
 
 def test_other_clients_who_react_to_what_was_opened_change_nothing():
@@ -228,7 +228,7 @@ def test_other_clients_who_react_to_what_was_opened_change_nothing():
         )
 
     run = BandedSkellam(variance, 1.0, (2, 1), run_rounds=2)
-    largest_part(run, (law(1).ravel(), law(0).ravel()))
+    assert_claimed(run, (law(1).ravel(), law(0).ravel()))
 
 
 # A run that ends early.
@@ -242,7 +242,7 @@ def test_ending_a_run_by_what_it_showed_costs_the_participations_that_were_possi
 
     run = BandedSkellam(4.0, 1.0, (2, 1), participations=2, run_rounds=4)
     laws = correlated_rounds.pair(4.0, (2, 1), 4, until_it_shows, reach=19)
-    largest_part(run, laws)
+    assert_claimed(run, laws)
     single = one_participation(run)
     assert any(
         exact_profile.profile(*laws, e) > delta(single, epsilon=e, method="gdp") for e in EPSILONS
@@ -312,7 +312,7 @@ def test_a_mixture_of_normals_dominates_a_rounded_coordinate_over_the_band(band,
         assert (power[inside] <= bound + 1e-11).all()
         assert ((power[inside] - size[inside]) / (bound - size[inside])).max() > 0.98
         for tail in (1e-4, 1e-8):
-            largest_part(RoundedBandedSkellam(variance, x, band, 1, tail), (released, other))
+            assert_claimed(RoundedBandedSkellam(variance, x, band, 1, tail), (released, other))
 
 
 def test_rounded_vectors_that_adapt_stay_below_the_claim_over_two_participations():
@@ -331,10 +331,10 @@ def test_rounded_vectors_that_adapt_stay_below_the_claim_over_two_participations
         for tail in (1e-4, 1e-8):
             run = RoundedBandedSkellam(variance, 0.7, (2, 1), 1, tail, 2, run_rounds=4)
             laws = correlated_rounds.pair(variance, (2, 1), 4, fractions, reach=reach)
-            largest_part(run, laws)
+            assert_claimed(run, laws)
             plane = RoundedBandedSkellam(variance, math.hypot(0.4, 0.6), (1,), 2, tail, 2)
             laws = correlated_rounds.pair(variance, (1,), 2, two, dims=2, reach=reach)
-            largest_part(plane, laws)
+            assert_claimed(plane, laws)
 
 
 @pytest.mark.parametrize("shift", [0.01, 0.1, 0.3, 0.8])

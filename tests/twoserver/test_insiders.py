@@ -200,7 +200,7 @@ def test_whatever_refusal_the_helper_signs_the_leaders_errors_are_ours(data):
         after = PLAYED.waiting.refused(lie, PLAYED.reports, setting=LEADING)
     except ProtocolError:
         return
-    after.from_bytes(after.to_bytes())
+    assert after.from_bytes(after.to_bytes()).to_bytes() == after.to_bytes()
 
 
 @pytest.mark.parametrize("sender", [0, (1 << 63), (1 << 64) - 1])

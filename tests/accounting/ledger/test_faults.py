@@ -190,7 +190,8 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_process_that_was_killed(path
     child = int(os.read(ready, 20))
     end(holder)
     try:
-        Ledger.open(path).close()
+        with Ledger.open(path) as ledger:
+            assert ledger.account.spends == ()
     finally:
         os.kill(child, signal.SIGKILL)
         os.close(ready)

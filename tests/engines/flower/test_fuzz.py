@@ -157,7 +157,7 @@ def unpacked(packed, round_):
     return np.array([(number >> 13 * i) & mask for i in range(round_.protocol.length)])
 
 
-def fuzz(stages, count, seed):
+def assert_all_are_served(stages, count, seed):
     rng = random.Random(seed)
     for at in range(count):
         stage = STAGES[at % len(STAGES)]
@@ -165,12 +165,12 @@ def fuzz(stages, count, seed):
 
 
 def test_no_mutated_answer_stops_the_server(stages):
-    fuzz(stages, 1000, seed=1)
+    assert_all_are_served(stages, 1000, seed=1)
 
 
 @pytest.mark.slow
 def test_ten_thousand_mutated_answers_do_not_stop_the_server(stages):
-    fuzz(stages, 10_000, seed=2)
+    assert_all_are_served(stages, 10_000, seed=2)
 
 
 # What a node is sent.
@@ -239,7 +239,7 @@ def mutated_round(content, rng):
     return content
 
 
-def ask_amiss(node, count, seed):
+def assert_refused_in_our_errors(node, count, seed):
     """A node answers as it would have, or refuses in an error of ours and keeps nothing."""
     rng = random.Random(seed)
     app, context, asked = node
@@ -260,12 +260,12 @@ def ask_amiss(node, count, seed):
 
 
 def test_a_node_refuses_mutated_messages_in_errors_of_ours(node):
-    ask_amiss(node, 150, seed=4)
+    assert_refused_in_our_errors(node, 150, seed=4)
 
 
 @pytest.mark.slow
 def test_a_node_refuses_two_thousand_mutated_messages_in_errors_of_ours(node):
-    ask_amiss(node, 2000, seed=5)
+    assert_refused_in_our_errors(node, 2000, seed=5)
 
 
 def disturbed(rng, direction):

@@ -436,7 +436,7 @@ def disturbed(rng, direction):
     return {direction: change}
 
 
-def refused_or_left_out(made, rng, direction):
+def assert_refused_or_left_out(made, rng, direction):
     _, (report,) = made.start(network=disturbed(rng, direction))
     assert report.failure == ""
     assert {fault.node for fault in report.faults} <= {4}
@@ -450,4 +450,4 @@ def test_runs_go_on_whatever_one_node_sends_or_gets(tmp_path, direction):
     limits = {"max_participations": 100, "total_epsilon": 1000.0}
     made = fleet(tmp_path, limits=limits, budget=1e4, helper_limits={"epsilon": 1e4})
     for _ in range(8):
-        refused_or_left_out(made, rng, direction)
+        assert_refused_or_left_out(made, rng, direction)
