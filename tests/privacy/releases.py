@@ -225,6 +225,7 @@ PUBLIC, OPERATOR = "public", "operator"
 FILES = {
     "run.json": PUBLIC,
     "history.jsonl": PUBLIC,
+    "history.jsonl.sha256": PUBLIC,
     "ledger": PUBLIC,
     "ledger.tail": PUBLIC,
     "tensorboard": PUBLIC,
@@ -233,6 +234,7 @@ FILES = {
     "checkpoint.npz": OPERATOR,
     "participations.npz": OPERATOR,
     "operator.jsonl": OPERATOR,
+    "operator.jsonl.sha256": OPERATOR,
 }
 """Who may see what a run leaves in its folder."""
 

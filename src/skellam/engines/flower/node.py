@@ -52,7 +52,7 @@ NODE_CONFIG_KEY = "skellam"
 _SERVERS = ("leader", "helper")
 _READ_ONLY_BY_OWNER = 0o077
 _FORMAT = b"skellam/round-in-progress/1"
-_WHOLE_OR_TORN = re.compile(r"[0-9a-f]{0,64}|[0-9a-f]{64} [a-z_]*")
+_STAGE_LINE = re.compile(r"[0-9a-f]{0,64}|[0-9a-f]{64} [a-z_]*")
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
@@ -257,7 +257,7 @@ class StageLog:
         """Return round and stage of every line; version 0.1 left torn ones where it was killed."""
         lines = self._log.lines()
         for line in lines:
-            if not _WHOLE_OR_TORN.fullmatch(line):
+            if not _STAGE_LINE.fullmatch(line):
                 raise DataError(
                     f"{self.path} was changed: a line is {line[:100]!r}; restore it from a copy"
                 )
