@@ -98,7 +98,7 @@ def _run(folder: Path) -> Iterator[File]:
     history = run.history.read_bytes()
 
     def resumed() -> object:
-        run.restore()
+        run.go_on(run.checkpoint())
         return run.history.read_bytes() == history or run.history.read_bytes()
 
     def page() -> object:

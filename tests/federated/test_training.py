@@ -350,7 +350,7 @@ def test_a_folder_that_cannot_be_written_is_refused_by_our_error(tmp_path, monke
             run(folder=tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", fails)
-        with pytest.raises(LedgerError, match="Read-only"):
+        with pytest.raises(DataError, match="Read-only"):
             run(folder=tmp_path)
 
 

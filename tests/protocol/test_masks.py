@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -47,6 +49,15 @@ def test_a_mask_that_is_added_and_subtracted_vanishes_across_chunks_groups_and_t
     monkeypatch.setattr(masks, "_PARALLEL", 1)
     add_masks(values, bits=bits, added=[], subtracted=seeds, workers=workers)
     assert not values.any()
+
+
+def test_threads_take_no_copy_of_a_long_vector_each():
+    values = np.zeros(1 << 20, dtype=np.uint32)
+    tracemalloc.start()
+    add_masks(values, bits=32, added=[bytes([i]) * 32 for i in range(3)], workers=64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * (1 << 18)
 
 
 @pytest.mark.parametrize("bits", [2, 8, 12, 16, 20])

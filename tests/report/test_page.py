@@ -10,6 +10,7 @@ from oracles.page_reader import PageReader
 from oracles.tiny_task import plan, seeded, task
 from skellam import federated as fl
 from skellam import report
+from skellam.engines import durable
 from skellam.errors import DataError, LedgerError
 
 SECRETS = ("918273645", "0.735192846", "0.418273645", "5eed" * 16, "writer-f0417")
@@ -223,9 +224,9 @@ def test_skipped_rounds_are_said(run):
 
 def test_lone_surrogates_do_not_stop_the_page(tmp_path):
     folder = train(tmp_path, rounds=1).folder
-    header = json.loads((folder / "run.json").read_text())
-    header.pop("sha256")
-    (folder / "run.json").write_text(json.dumps({**header, "task": "\ud800"}))
+    header = durable.unseal_record(json.loads((folder / "run.json").read_text()))
+    changed = durable.seal_record({**header, "task": "\ud800"})
+    (folder / "run.json").write_text(json.dumps(changed))
     assert report.write(folder).read_text(encoding="utf-8")
 
 

@@ -106,7 +106,7 @@ def _read(path: Path, kind: str) -> dict[str, Any]:
     if not isinstance(record, dict) or record.get(kind) != _VERSION:
         raise DataError(f"{path} is no {kind} of version {_VERSION}")
     try:
-        return durable.unseal_record(record)
+        return durable.unseal_record(record, optional=True)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
 

@@ -19,7 +19,8 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from math import inf, isfinite
@@ -60,6 +61,8 @@ class Checkpoint:
     """What the rounds so far left for those of the same band (`skellam.engines.correlated`)."""
     history: str = ""
     """SHA-256 digest of the lines of ``history.jsonl`` before this round."""
+    record: str = ""
+    """The last of these lines, which a kill may have kept from the file."""
 
     def save(self, path: Path) -> None:
         """Replace the checkpoint at ``path``."""
@@ -78,6 +81,7 @@ class Checkpoint:
             run=np.frombuffer(self.run, dtype=np.uint8),
             fingerprint=self.fingerprint,
             history=self.history,
+            record=self.record,
             ledger_line=head.line,
             ledger_digest=head.digest,
             **arrays,  # type: ignore[arg-type]
@@ -100,7 +104,8 @@ class Checkpoint:
                     head=Head(line, digest) if line else None,
                     clip=_clip(file["clip"]) if "clip" in file else None,
                     earlier=file["earlier"].tobytes() if "earlier" in file else b"",
-                    history=str(file["history"]) if "history" in file else "",
+                    history=str(file["history"]),
+                    record=str(file["record"]),
                 )
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise DataError(
@@ -292,18 +297,20 @@ class Header:
         clip = record.pop("clip")
         if clip is not None:
             record["clip"] = asdict(clip)
-        return json.dumps({"skellam-run": VERSION, **record}, indent=1)
+        return json.dumps(durable.seal_record({"skellam-run": VERSION, **record}), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the header that `to_json` wrote, or raise `DataError`."""
         try:
-            record = durable.unseal_record(json.loads(text))
-            if (found := record.pop("skellam-run")) != VERSION:
+            sealed = json.loads(text)
+            if (found := sealed["skellam-run"]) != VERSION:
                 raise DataError(
                     f"the run is of version {found} and version {VERSION} is needed; read it with "
                     "the skellam that wrote it"
                 )
+            record = durable.unseal_record(sealed)
+            del record["skellam-run"]
             plan = CalibratedPlan.from_json(json.dumps(record.pop("plan")))
             clip = record.pop("clip", None)
             return cls(**record, plan=plan, clip=None if clip is None else AdaptiveClip(**clip))
@@ -381,42 +388,63 @@ class Folder:
         """The same numbers for TensorBoard, where it is installed."""
         return self.path / "tensorboard"
 
-    def prepare(self, *, resume: bool) -> None:
-        """Make the folder; one that holds a run already is refused unless the run is to go on."""
+    @contextmanager
+    def prepared(self, *, resume: bool) -> Iterator[None]:
+        """Make the folder and keep other processes out of it.
+
+        One that holds a run already is refused unless the run is to go on and can.
+        """
         durable.make_folder(self.path)
-        if self._checkpoint.exists() and not resume:
-            raise DomainError(
-                f"{self.path} holds a run; pass resume=True to go on, or choose another folder"
-            )
+        with durable.locked(self.path):
+            known = durable.exists(self._checkpoint)
+            if known and not resume:
+                raise DomainError(
+                    f"{self.path} holds a run; pass resume=True to go on, or choose another folder"
+                )
+            if not known and self.records():
+                raise DataError(
+                    f"{self._checkpoint} is missing, and {self.history} has rounds of a run; "
+                    "restore it from a copy, or choose another folder"
+                )
+            yield
 
-    def start(self, header: Header, checkpoint: Checkpoint) -> None:
-        """Write a new run's header and first checkpoint."""
-        written = durable.seal_record(json.loads(header.to_json()))
-        octets = json.dumps(written, indent=1).encode()
-        durable.replace(self.path / "run.json", octets, mode=durable.PUBLIC)
+    def start(self, header: Header, checkpoint: Checkpoint) -> Checkpoint:
+        """Write a new run's header and first checkpoint, and return the latter."""
+        durable.replace(self.path / "run.json", header.to_json().encode(), mode=durable.PUBLIC)
         _history(self.history).cut(0)
-        checkpoint.save(self._checkpoint)
+        return self._keep(checkpoint, [])
 
-    def restore(self) -> Checkpoint | None:
-        """Return the last checkpoint, if there is one, with the history cut back to it."""
-        if not self._checkpoint.exists():
+    def checkpoint(self) -> Checkpoint | None:
+        """Return the last checkpoint, if there is one; the history must be the one it saw."""
+        if not durable.exists(self._checkpoint):
             return None
-        checkpoint = Checkpoint.load(self._checkpoint)
+        found = Checkpoint.load(self._checkpoint)
+        lines = _history(self.history).lines()
+        if len(lines) == found.round - 1:
+            lines.append(found.record)
+        if found.history != _digest(lines):
+            raise DataError(f"{self.history} has lost or changed lines; restore it from a copy")
+        return found
+
+    def go_on(self, checkpoint: Checkpoint) -> None:
+        """Complete the history, and raise `DataError` before anything is spent that is not kept."""
         log = _history(self.history)
-        kept = log.lines()[: checkpoint.round]
-        if len(kept) < checkpoint.round or checkpoint.history not in ("", _digest(kept)):
-            raise DataError(
-                f"{self.history} has lost or changed lines that the checkpoint saw; restore it "
-                "from a copy"
-            )
-        log.cut(checkpoint.round)
-        return checkpoint
+        if len(log.lines()) < checkpoint.round:
+            log.append(checkpoint.record)
+        checkpoint.save(self._checkpoint)
+        for each in (log, _operator(self.path)):
+            each.require_writable()
 
     def keep(self, record: Record, checkpoint: Checkpoint) -> None:
-        """Write a round's record, then the checkpoint that has it."""
+        """Write the checkpoint after a round, then the round's record, which may then be shown."""
         log = _history(self.history)
+        self._keep(checkpoint, [*log.lines(), record.to_line()])
         log.append(record.to_line())
-        replace(checkpoint, history=_digest(log.lines())).save(self._checkpoint)
+
+    def _keep(self, checkpoint: Checkpoint, lines: list[str]) -> Checkpoint:
+        kept = replace(checkpoint, history=_digest(lines), record=lines[-1] if lines else "")
+        kept.save(self._checkpoint)
+        return kept
 
     def keep_participations(self, counts: Participations) -> None:
         """Write down whose data the round that is about to be released has."""
@@ -424,9 +452,10 @@ class Folder:
 
     def participations(self) -> Participations | None:
         """Return what was last written down of participations, if anything was."""
-        if not self._participations.exists():
+        if not durable.exists(self._participations):
             return None
-        return Participations.from_bytes(self._participations.read_bytes())
+        with durable.explained(self._participations, "read"):
+            return Participations.from_bytes(self._participations.read_bytes())
 
     def keep_model(self, octets: bytes) -> None:
         """Write ``model.pt``, the trained module's state as ``torch.save`` wrote it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from skellam.accounting.guarantee import rounded_up
+from skellam.engines import durable
 from skellam.federated.history import Record
 
 if TYPE_CHECKING:
@@ -81,11 +82,17 @@ def events(folder: Path, *, start: int) -> Iterator[Watch]:
     except ImportError:
         yield lambda _: None
         return
-    with SummaryWriter(str(folder), purge_step=start) as writer:
+    with durable.explained(folder):
+        writer = SummaryWriter(str(folder), purge_step=start)
 
-        def write(record: Record) -> None:
+    def write(record: Record) -> None:
+        with durable.explained(folder):
             for name, value in record.as_dict().items():
                 if isinstance(value, float):
                     writer.add_scalar(name, value, record.round, walltime=float(record.round))
 
+    try:
         yield write
+    finally:
+        with durable.explained(folder):
+            writer.close()

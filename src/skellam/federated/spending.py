@@ -11,6 +11,7 @@ from typing import Protocol, final
 from skellam.accounting.guarantee import Audience, Guarantee
 from skellam.accounting.ledger import Account as LedgerAccount
 from skellam.accounting.ledger import Head, Ledger
+from skellam.engines import durable
 from skellam.errors import DomainError, LedgerError
 from skellam.federated.sampling import Population
 from skellam.plan import AnyGuarantees, CalibratedPlan, Guarantees, Sampling, TwoServerGuarantees
@@ -206,13 +207,18 @@ def _participations(account: LedgerAccount, plan: CalibratedPlan) -> int:
 
 
 def open_ledger(
-    given: Ledger | None, path: Path, plan: CalibratedPlan
+    given: Ledger | None, path: Path, plan: CalibratedPlan, *, new: bool
 ) -> AbstractContextManager[Ledger]:
-    """Return the ledger that was given, or the one at ``path`` with the plan's own budget."""
+    """Return the ledger that was given, or the one at ``path`` with the plan's own budget.
+
+    For a ``new`` run it is made if there is none.
+    """
     if given is not None:
         return nullcontext(given)
-    if path.with_name(path.name + ".tail").exists():
+    if durable.exists(path.with_name(path.name + ".tail")):
         return Ledger.open(path)
+    if not new:
+        raise LedgerError(f"there is no ledger {path}; pass the ledger that the run began with")
     if plan.target_delta is None:
         raise DomainError("delta must be given: calibrate the plan for one, or pass a ledger")
     budget = plan.target_epsilon or plan.privacy().epsilon

@@ -105,17 +105,19 @@ def train(
     _checks.between("max_failures", max_failures, 0, 1)
     with ExitStack() as stack:
         files = Folder(Path(folder or stack.enter_context(TemporaryDirectory())))
-        files.prepare(resume=resume)
+        stack.enter_context(files.prepared(resume=resume))
         worker = task.worker()
         worker.rehearse(
             task.initial(entropy=setup.streams("model")), entropy=setup.streams("rehearsal")
         )
-        opened = None
-        if aggregate.private(plan):  # its lock keeps other processes out of the folder
-            opened = stack.enter_context(open_ledger(ledger, files.ledger, plan))
-        checkpoint = files.restore() or setup.begin(files, opened and opened.head)
-        setup.require_same(checkpoint)
+        known, opened = files.checkpoint(), None
+        if known is not None:
+            setup.require_same(known)
+        if aggregate.private(plan):
+            opened = stack.enter_context(open_ledger(ledger, files.ledger, plan, new=known is None))
+        checkpoint = known or setup.begin(files, opened and opened.head)
         spender = NoSpending() if opened is None else setup.spender(opened, checkpoint)
+        files.go_on(checkpoint)
         rounds = _Rounds(
             setup, spender, files, worker, max_failures=max_failures, start=checkpoint.round
         )
@@ -225,8 +227,7 @@ class _Setup:
         state = self.server.init(self.task.initial(entropy=self.streams("model")))
         run = random_bytes(32, entropy=self.streams("name"))
         checkpoint = Checkpoint(0, state, run, self.fingerprint, head, clip=self.clip)
-        files.start(self.header, checkpoint)
-        return checkpoint
+        return files.start(self.header, checkpoint)
 
     def require_same(self, checkpoint: Checkpoint) -> None:
         if checkpoint.fingerprint != self.fingerprint:

@@ -43,7 +43,7 @@ def add_masks(
     """Add and subtract, in place and modulo ``2**bits``, the masks that 32-byte seeds expand to.
 
     Much work is shared among ``workers`` threads, by default two, or one on a single core: each
-    takes a part of a long vector, or some of the masks of a shorter one.
+    takes a part of a long vector, or some of the masks of one that is a single chunk.
     """
     if values.dtype != residue_dtype(bits):
         raise KindError(f"residues of {bits} bits are {residue_dtype(bits)}, got {values.dtype}")
@@ -54,7 +54,7 @@ def add_masks(
         return
     parts = _parts(values, threads)
     with ThreadPoolExecutor(threads) as pool:
-        if len(parts) == threads:
+        if len(parts) > 1:
             list(pool.map(lambda part: _add_part(values[part], part.start, bits, seeds), parts))
             return
         sums = np.zeros((threads, len(values)), dtype=values.dtype)

@@ -87,12 +87,14 @@ def read(folder: str | PathLike[str], *, ledger: str | PathLike[str] | None = No
     path = Path(ledger or files / "ledger")
     try:
         header = Header.from_json((files / "run.json").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:
         raise DataError(
             f"{files} holds no run: {error}; pass the folder that training wrote"
         ) from error
     records = tuple(read_records(files / "history.jsonl"))
-    kept_here = ledger is not None or path.exists()
+    kept_here = ledger is not None or durable.exists(path)
     return Run(header, records, LedgerSummary.open(path) if kept_here else None)
 
 

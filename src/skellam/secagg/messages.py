@@ -283,7 +283,7 @@ List = TypeVar("List", ParticipantList, Survivors, Agreements)
 
 def read_list(kind: type[List], data: bytes) -> tuple[_Table, NDArray[np.uint64]]:
     """Return the rows of an encoded list and their senders; no signature is verified here."""
-    return _read_list(cast(Hashable, kind), data)
+    return _read_list(cast(Hashable, kind), bytes(data))
 
 
 @lru_cache(maxsize=4)

@@ -197,7 +197,7 @@ class Reproduction:
         """
         common = {**asdict(self.preset), "training": self.task.training}
         asked, path = json.loads(json.dumps(common)), self.folder / SETTINGS
-        if not path.exists():
+        if not durable.exists(path):
             durable.make_folder(self.folder)
             octets = f"{json.dumps(asked, indent=1)}\n".encode()
             durable.replace(path, octets, mode=durable.PUBLIC)

@@ -178,6 +178,15 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_ledger_that_was_closed(path)
         end(child)
 
 
+def test_a_name_with_no_room_for_its_tails_is_refused_and_leaves_nothing_open(tmp_path):
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(2):
+        for make in (Ledger.open_or_create, Ledger.create):
+            with pytest.raises(LedgerError, match="File name too long"):
+                make(tmp_path / ("l" * 252), epsilon=1, delta=1e-5)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
 def test_a_forked_child_does_not_keep_the_lock_of_a_process_that_was_killed(path):
     create(path).close()
     ready, told = os.pipe()

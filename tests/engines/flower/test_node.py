@@ -1,12 +1,16 @@
+import os
+import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from oracles.flower_fleet import LIMITS, node_files, plan
 from skellam.accounting import RoundedSkellam, epsilon
 from skellam.engines.flower import Limits, Node
-from skellam.engines.flower.node import Spending, StageLog
+from skellam.engines.flower.node import RoundInProgress, Spending, StageLog, wipe
+from skellam.engines.flower.round_config import RoundConfig, UpdateKind
 from skellam.errors import BudgetError, DataError, DomainError, TamperError
 from skellam.plan import guarantees
 
@@ -128,3 +132,35 @@ def test_flower_is_imported_only_when_it_is_used():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "False"
+
+
+def test_spends_in_threads_leave_the_ledgers_to_their_owner_and_the_umask_alone(tmp_path):
+    noise, limits = Limits(**LIMITS).price(plan()), Limits(**LIMITS)
+    before = os.umask(0o022)
+    try:
+        paths = [tmp_path / f"{number}.spend" for number in range(12)]
+
+        def spend(path):
+            Spending(path, limits).spend(noise, key=b"key", plan=bytes(32), replayable=False)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(spend, paths))
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    for path in (*paths, *(path.with_name(path.name + ".tail") for path in paths)):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_directory_in_place_of_a_round_in_progress_is_named(tmp_path):
+    path = tmp_path / "state"
+    config = RoundConfig(plan(), 1, bytes(32), 5, UpdateKind.DIFFERENCE, bytes(32))
+    state = RoundInProgress(config, bytes(32), bytes(100), None)
+    (tmp_path / "state.new").mkdir()
+    with pytest.raises(DataError, match=r"cannot write .*state: Is a directory"):
+        state.store(path)
+    with pytest.raises(DataError, match=r"cannot remove .*state\.new"):
+        wipe(path)
+    path.mkdir()
+    with pytest.raises(DataError, match=r"cannot read .*state: Is a directory"):
+        RoundInProgress.take(path)

@@ -201,18 +201,20 @@ def read(path: Path) -> bytes:
 class LedgerFile:
     """The only writer of the ledger at ``path``; holds a lock until it is closed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, mode: int = _PUBLIC) -> None:
         """Lock the file at ``path``, made empty if there is none; use `create` or `open`."""
         self.path = path
         self._process = os.getpid()
         self._last = b""
         with _explained(path, "open"):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _PUBLIC)
-        _held.add(self._descriptor)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, mode)
+        held.add(self._descriptor)
         try:
             with _explained(path, "lock"):
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 status = os.fstat(self._descriptor)
+                # no byte and no tail: that is also what a killed `create` left
+                self._new = not status.st_size and not _tail_path(path).exists()
         except BaseException:
             self.close()
             raise
@@ -226,7 +228,7 @@ class LedgerFile:
     def create(cls, path: Path, line: bytes) -> Self:
         """Return the file of a new ledger whose first line is ``line``."""
         file = cls(path)
-        if not file._is_new():
+        if not file._new:
             file.close()
             raise LedgerError(f"{path} is a ledger already; open it, or choose another path")
         file.append(line)
@@ -241,10 +243,12 @@ class LedgerFile:
         return file, file._recovered()
 
     @classmethod
-    def open_or_create(cls, path: Path, line: bytes) -> tuple[Self, bytes | None]:
+    def open_or_create(
+        cls, path: Path, line: bytes, *, mode: int = _PUBLIC
+    ) -> tuple[Self, bytes | None]:
         """Return the file at ``path`` and its lines, none if ``line`` is now the first."""
-        file = cls(path)
-        if not file._is_new():
+        file = cls(path, mode=mode)
+        if not file._new:
             return file, file._recovered()
         file.append(line)
         return file, None
@@ -274,15 +278,11 @@ class LedgerFile:
         """Release the lock; in a fork, where the lock is another's, do nothing."""
         if self._descriptor >= 0 and self._process == os.getpid():
             descriptor, self._descriptor = self._descriptor, -1
-            _held.discard(descriptor)
+            held.discard(descriptor)
             try:  # closing is not enough while a fork that has just begun has the file open too
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             finally:
                 os.close(descriptor)
-
-    def _is_new(self) -> bool:
-        """Return whether there is no byte and no tail: that is also what a killed `create` left."""
-        return not self._length and not _tail_path(self.path).exists()
 
     def _recovered(self) -> bytes:
         """Return the ledger's lines, the last one completed from the tail, in the file too."""
@@ -421,14 +421,14 @@ def _explained(path: Path, action: str) -> Iterator[None]:
         raise LedgerError(f"cannot {action} the ledger {path}: {reason}; {hint}") from error
 
 
-_held: set[int] = set()
-"""Descriptors whose locks this process holds."""
+held: set[int] = set()
+"""Descriptors whose locks this process holds; a fork closes its copies of them."""
 
 
 def _drop_locks() -> None:
     """Close what a fork inherited: the lock would outlive the process that took it."""
-    while _held:
-        os.close(_held.pop())
+    while held:
+        os.close(held.pop())
 
 
 os.register_at_fork(after_in_child=_drop_locks)

@@ -271,14 +271,15 @@ class Ledger:
         delta: float,
         filter: Filter | None = None,  # noqa: A002  (the theorems' word)
         signer: Signer | None = None,
+        mode: int = 0o644,
     ) -> Self:
         """Return the ledger at ``path``, a new one if there is none; its budget must be this one.
 
-        Whatever a kill left of a `create` is gone on with.
+        Whatever a kill left of a `create` is gone on with. A new file is made with ``mode``.
         """
         budget = Budget(epsilon, delta, filter, None if signer is None else signer.public_key)
         line, lines = _first(budget, signer)
-        file, octets = LedgerFile.open_or_create(_path(path), line)
+        file, octets = LedgerFile.open_or_create(_path(path), line, mode=mode)
         if octets is None:
             return cls(file, lines, signer)
         ledger = cls._opened(file, octets, signer)

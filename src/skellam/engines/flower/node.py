@@ -9,7 +9,6 @@ both, readable by the node's owner alone. Nothing here needs Flower.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 NODE_CONFIG_KEY = "skellam"
 """The key of a SuperNode's ``--node-config`` that names its file."""
 _SERVERS = ("leader", "helper")
-_READ_ONLY_BY_OWNER = 0o077
 _FORMAT = b"skellam/round-in-progress/1"
 _STAGE_LINE = re.compile(r"[0-9a-f]{0,64}|[0-9a-f]{64} [a-z_]*")
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -227,35 +225,26 @@ class StageLog:
         With ``limits`` it counts as a training, and raises `BudgetError` if there were too many:
         under the lock, for a server may send two messages at once.
         """
-        with self._locked():
-            begun = self._begun()
+
+        def check(lines: list[str]) -> None:
+            begun = self._begun(lines)
             if [round_id.hex(), stage] in begun:
                 raise TamperError(f"stage {stage} of this round began before; a replay is refused")
             if limits is not None:
                 limits.require_training(_count(begun, stage))
-            self._log.append(f"{round_id.hex()} {stage}")
+
+        self._log.append(f"{round_id.hex()} {stage}", check=check)
 
     def count(self, stage: str) -> int:
         """Return in how many rounds ``stage`` began."""
-        return _count(self._begun(), stage)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with durable.explained(self.path):
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CREAT, durable.SECRET)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+        return _count(self._begun(self._log.lines()), stage)
 
     @property
     def _log(self) -> durable.Log:
         return durable.Log(self.path, durable.SECRET)
 
-    def _begun(self) -> list[list[str]]:
+    def _begun(self, lines: list[str]) -> list[list[str]]:
         """Return round and stage of every line; version 0.1 left torn ones where it was killed."""
-        lines = self._log.lines()
         for line in lines:
             if not _STAGE_LINE.fullmatch(line):
                 raise DataError(
@@ -299,19 +288,19 @@ class Spending:
     @contextmanager
     def _open(self) -> Iterator[Ledger]:
         budget = self.limits.budget
-        before = os.umask(_READ_ONLY_BY_OWNER)
-        try:
-            with open_ledger(
-                self.path, epsilon=budget.epsilon, delta=budget.delta, filter_=budget.filter
-            ) as ledger:
-                if ledger.budget != budget:
-                    raise DomainError(
-                        "this node's spend file was begun with another total_epsilon or delta; "
-                        "these limits cannot change while the file is kept"
-                    )
-                yield ledger
-        finally:
-            os.umask(before)
+        with open_ledger(
+            self.path,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            filter_=budget.filter,
+            mode=durable.SECRET,
+        ) as ledger:
+            if ledger.budget != budget:
+                raise DomainError(
+                    "this node's spend file was begun with another total_epsilon or delta; "
+                    "these limits cannot change while the file is kept"
+                )
+            yield ledger
 
     def _exhausted(self) -> BudgetError:
         return BudgetError(
@@ -325,18 +314,26 @@ def is_ledger(path: Path) -> bool:
 
     Whoever is killed while the first line is written leaves an empty file, and nothing was spent.
     """
-    return path.with_name(path.name + ".tail").exists() or (
-        path.exists() and path.stat().st_size > 0
-    )
+    with durable.explained(path, "read"):
+        return path.with_name(path.name + ".tail").exists() or (
+            path.exists() and path.stat().st_size > 0
+        )
 
 
-def open_ledger(path: Path, *, epsilon: float, delta: float, filter_: Filter | None) -> Ledger:
-    """Return the ledger at ``path``, which is made if there is none."""
+def open_ledger(
+    path: Path,
+    *,
+    epsilon: float,
+    delta: float,
+    filter_: Filter | None = None,
+    mode: int = durable.PUBLIC,
+) -> Ledger:
+    """Return the ledger at ``path``, which is made with ``mode`` if there is none."""
     from skellam.accounting.ledger import Ledger
 
     if is_ledger(path):
         return Ledger.open(path)
-    return Ledger.open_or_create(path, epsilon=epsilon, delta=delta, filter=filter_)
+    return Ledger.open_or_create(path, epsilon=epsilon, delta=delta, filter=filter_, mode=mode)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -372,10 +369,11 @@ class RoundInProgress:
         vector = b"" if self.update is None else self.update.tobytes()
         octets = durable.seal(json.dumps(header).encode() + b"\n" + vector, _FORMAT)
         new = path.with_name(path.name + ".new")
-        with os.fdopen(os.open(new, _WRITE, durable.SECRET), "wb") as file:
-            file.write(octets)
-        # Not synced: what a crash brings back of earlier stages, the stage log keeps from use.
-        new.rename(path)
+        with durable.explained(path):
+            with os.fdopen(os.open(new, _WRITE, durable.SECRET), "wb") as file:
+                file.write(octets)
+            # Not synced: what a crash brings back of earlier stages, the stage log keeps from use.
+            new.rename(path)
 
     @classmethod
     def take(cls, path: Path) -> RoundInProgress:
@@ -388,8 +386,9 @@ class RoundInProgress:
             raise PhaseError(
                 "no round is in progress on this node; it must be asked to train first"
             ) from None
-        octets = durable.unseal(mine.read_bytes(), _FORMAT)
-        mine.unlink()
+        with durable.explained(path, "read"):
+            octets = durable.unseal(mine.read_bytes(), _FORMAT)
+            mine.unlink()
         if octets is None:
             raise DataError(
                 f"{path} was changed: its digest does not match; this node takes part again in "
@@ -409,7 +408,8 @@ class RoundInProgress:
 def wipe(path: Path) -> None:
     """Leave nothing of a round in progress, nor of one that a kill interrupted."""
     for file in (path, *path.parent.glob(f"{escape(path.name)}.*")):
-        file.unlink(missing_ok=True)
+        with durable.explained(file, "remove"):
+            file.unlink(missing_ok=True)
 
 
 # The node.

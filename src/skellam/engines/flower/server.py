@@ -483,7 +483,7 @@ def secured(
     return SecureGrid(
         grid,
         trained,
-        open_ledger(path, epsilon=epsilon, delta=delta, filter_=None),
+        open_ledger(path, epsilon=epsilon, delta=delta),
         strategy=strategy,
         roster=known,
         entropy=SystemEntropy() if entropy is None else entropy,
