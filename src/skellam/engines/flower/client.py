@@ -432,8 +432,12 @@ def _called(
 
 
 def _end(node: Node | None) -> None:
-    if node is not None:
-        wipe(node.state)
+    """Leave no state; what cannot be removed is for the node's log alone, not for the server."""
+    try:
+        if node is not None:
+            wipe(node.state)
+    except DataError as error:
+        _log.error("%s", error)
 
 
 # Reports to two servers: what a node checks before it trains, and what it keeps of them.
