@@ -193,12 +193,13 @@ def locked(folder: Path) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     file.held.add(descriptor)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise DataError(
-                f"another process works in {folder}; wait until it ends, or choose another folder"
-            ) from error
+        with explained(folder, "lock"):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise DataError(
+                    f"another process works in {folder}; wait until it ends, or choose another"
+                ) from error
         yield
     finally:
         if process == os.getpid():  # a fork has closed its copy already
