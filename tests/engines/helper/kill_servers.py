@@ -1,9 +1,10 @@
 """Kill a helper and a leader at random moments, start them again each time, and keep what they say.
 
-Run as a process of its own: it forks the servers. ``kill_servers.py FOLDER KILLS BAND`` kills each
-of the two KILLS times and then lets the leader finish its round. Clients keep their states in
-files, since they live in the leader's process and die with it. FOLDER/answers has every answer of
-the helper that reached the leader, FOLDER/released what the leader estimated.
+Run as a process of its own: it forks the servers. ``kill_servers.py FOLDER KILLS RELEASES BAND``
+kills each of the two KILLS times at least, and goes on until RELEASES rounds were released between
+the kills; then it lets the leader finish its round. Clients keep their states in files, since they
+live in the leader's process and die with it. FOLDER/answers has every answer of the helper that
+reached the leader, FOLDER/released what the leader estimated.
 """
 
 import os
@@ -31,7 +32,7 @@ def agreed(band):
     )
 
 
-AGREED = agreed(tuple(map(int, sys.argv[3].split(",")))) if __name__ == "__main__" else agreed((1,))
+AGREED = agreed(tuple(map(int, sys.argv[4].split(",")))) if __name__ == "__main__" else agreed((1,))
 
 
 class DurableFleet(HelperFleet):
@@ -135,10 +136,13 @@ def warmed(folder):
     return time.perf_counter() - start
 
 
-def kill(work, alive, kills, dice, pause):
-    """Kill both ``kills`` times at least, at random; return how often each was."""
-    killed = dict.fromkeys(work, 0)
-    while min(killed.values()) < kills:
+def kill(work, alive, kills, folder, releases, pause):
+    """Kill both ``kills`` times at least, until enough is released; return how often each was."""
+    dice, killed, seen = random.Random(7), dict.fromkeys(work, 0), 0
+    while min(killed.values()) < kills or seen < releases:
+        if sum(killed.values()) % 10 == 9:
+            before, seen = seen, len(released(folder))
+            pause *= 1 if seen > before else 1.5  # the machine has become slower than it was
         time.sleep(dice.expovariate(1 / pause))
         name = dice.choice(list(work))
         if not end(alive[name]):
@@ -148,6 +152,13 @@ def kill(work, alive, kills, dice, pause):
     return killed
 
 
+def released(folder):
+    """Return the rounds that were released."""
+    path = folder / "released"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {int(line.split()[0]) for line in lines}
+
+
 def end(child):
     """Kill a process; return whether it ran until then."""
     os.kill(child, signal.SIGKILL)
@@ -155,17 +166,15 @@ def end(child):
 
 
 def main():
-    folder, kills = Path(sys.argv[1]), int(sys.argv[2])
+    folder, kills, releases = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     pause = 0.7 * warmed(folder / "warm")
     fleet, address = fleet_in(folder), folder / "line"
-    dice = random.Random(7)
     work = {"helper": (help_, fleet, address), "leader": (lead, fleet, address, ROUNDS)}
     alive = {name: forked(*job) for name, job in work.items()}
     try:
-        killed = kill(work, alive, kills, dice, pause)
+        killed = kill(work, alive, kills, folder, releases, pause)
         end(alive.pop("leader"))
-        released = (folder / "released").read_text().splitlines()
-        last = int(released[-1].split()[0]) + 3
+        last = max(released(folder)) + 3
         _, status = os.waitpid(forked(lead, fleet, address, last), 0)
     finally:
         for child in alive.values():

@@ -13,10 +13,18 @@ from skellam.engines.helper.service import verify
 from skellam.twoserver.client import ClientState
 
 SCRIPT = Path(__file__).with_name("kill_servers.py")
+RELEASES = 20  # rounds released between the kills, at least
 
 
 def kill(folder, kills, band):
-    command = [sys.executable, str(SCRIPT), str(folder), str(kills), ",".join(map(str, band))]
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        str(folder),
+        str(kills),
+        str(RELEASES),
+        ",".join(map(str, band)),
+    ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, check=False, timeout=900
@@ -41,7 +49,7 @@ def test_nothing_is_lost_or_answered_twice_however_often_the_servers_are_killed(
     for lines in (answers, released):
         assert len(dict(map(tuple, lines))) == len(set(map(tuple, lines)))
     rounds = sorted({int(round_) for round_, _ in released})
-    assert len(rounds) >= 20
+    assert len(rounds) >= RELEASES
     # Every sum is right: noise of both servers, 16 draws a round, fails with a chance below 1e-18.
     # With a band an estimate times c_0 has at most 1.4 times their variance.
     constants = agreed(band)
