@@ -180,7 +180,7 @@ def test_a_wrong_length_is_refused():
 
 def kill(pid):
     os.kill(pid, signal.SIGKILL)
-    time.sleep(0.2)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
 def test_a_process_that_is_killed_at_rest_is_replaced():
@@ -213,7 +213,7 @@ def test_a_process_that_is_killed_at_work_is_reported():
 
 @pytest.mark.parametrize("stopped", ["at rest", "at work"])
 def test_a_stopped_process_ends_the_round_with_an_error_and_is_ended(monkeypatch, stopped):
-    monkeypatch.setattr(workers, "PATIENCE", 0.5)
+    monkeypatch.setattr(workers, "PATIENCE", 1.5)
     workers.end()
     encoded([update(1)], processes=1)
     (victim,) = processes()

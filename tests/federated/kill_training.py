@@ -18,6 +18,7 @@ import skellam as sk
 from oracles.tiny_task import plan, seeded, task
 from skellam import federated as fl
 
+torch.set_num_threads(1)  # a forked process that needs more of them waits for ever
 SCHEDULE = fl.torch_schedule(
     lambda optimizer: torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.7, patience=0),
     metric="validation_loss",
@@ -49,22 +50,32 @@ def run(folder: Path, entropy: str, watch=None) -> fl.History:
     )
 
 
-def kill_one(folder: Path, entropy: str, delay: float) -> bool:
-    """Return whether the trainer was killed before it was done.
+def kill_one(folder: Path, entropy: str, rounds: int, delay: float) -> bool:
+    """Kill a trainer ``delay`` seconds after it showed ``rounds``; return whether it still ran.
 
     It writes the round of every record that it showed into a file of its own.
     """
     shown = os.open(folder.parent / "shown", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    read_end, write_end = os.pipe()
+
+    def watch(record: fl.Record) -> None:
+        os.write(shown, b"%d\n" % record.round)
+        os.write(write_end, b"x")
+
     trainer = os.fork()
     if trainer == 0:
         try:
-            run(folder, entropy, lambda record: os.write(shown, b"%d\n" % record.round))
+            run(folder, entropy, watch)
         finally:
             os._exit(0)
+    os.close(write_end)
+    for _ in range(rounds):
+        os.read(read_end, 1)
     time.sleep(delay)
     os.kill(trainer, signal.SIGKILL)
     _, status = os.waitpid(trainer, 0)
-    os.close(shown)
+    for descriptor in (read_end, shown):
+        os.close(descriptor)
     return os.WIFSIGNALED(status)
 
 
@@ -76,10 +87,10 @@ def main() -> None:
         run(folder / "whole", entropy)
     else:
         run(folder / "warm again", entropy)
-    whole = time.perf_counter() - start
-    clock = random.Random(7)
+    one = (time.perf_counter() - start) / PLAN.rounds
+    dice = random.Random(7)
     done = sum(
-        kill_one(folder / "killed", entropy, clock.uniform(0, 2 * whole / kills))
+        kill_one(folder / "killed", entropy, dice.randrange(7), dice.uniform(0, 2 * one))
         for _ in range(kills)
     )
     run(folder / "killed", entropy)

@@ -245,4 +245,4 @@ def test_a_proxy_whose_helper_is_away_is_asked_again(status):
         assert HttpsLine(f"http://127.0.0.1:{port}", timeout=10)(b"message") == b"reply"
     assert asked == [web.PATH] * 3
     with served(away) as port, pytest.raises(HelperUnreachableError, match=f"status {status}"):
-        HttpsLine(f"http://127.0.0.1:{port}", timeout=0.3)(b"message")
+        HttpsLine(f"http://127.0.0.1:{port}", timeout=2)(b"message")
