@@ -34,7 +34,7 @@ class File(NamedTuple):
 
 
 def damaged_bytes(file: File, *, flips: int, seed: int) -> Tally:
-    """Flip a bit, cut, drop a byte or zero the end; it must read as before or fail."""
+    """Flip a bit, cut, drop a byte, zero the end or nest; it must read as before or fail."""
     tally, whole, state = Tally(), file.path.read_bytes(), file.read()
     for case, octets in _damages(whole, flips, random.Random(seed)):
         file.path.write_bytes(octets)
@@ -61,6 +61,8 @@ def _damages(whole: bytes, flips: int, draw: random.Random) -> Iterator[tuple[st
         yield f"cut at {at}", whole[:at]
         yield f"without byte {at}", whole[:at] + whole[at + 1 :]
         yield f"zeros from {at}", whole[:at] + bytes(len(whole) - at)
+    for key, opening in ((b"", b"["), (b"", b'{"a":'), (b"a=", b"[")):
+        yield f"{key + opening!r} without end", key + 100_000 * opening
 
 
 def _ledger(folder: Path) -> Iterator[File]:

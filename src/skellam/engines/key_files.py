@@ -79,7 +79,7 @@ def read_config(path: Path, kind: type[_Limits]) -> tuple[_Limits, dict[str, Any
     """Return the limits of a party's TOML file, in its table ``limits``, and what else is in it."""
     try:
         record = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read as TOML: {error}") from error
     limits = record.pop("limits", None)
     names = {f.name: f.default is MISSING for f in fields(kind)}  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def _octets(kind: str, record: dict[str, Any]) -> bytes:
 def _read(path: Path, kind: str) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         # The file may hold a secret key: its text stays out of the message.
         raise DataError(f"{path} cannot be read as {kind}") from error
     if not isinstance(record, dict) or record.get(kind) != _VERSION:

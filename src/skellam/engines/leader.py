@@ -147,7 +147,7 @@ def _content(status: int, content: bytes) -> bytes:
     try:
         record = json.loads(content)
         kind, text = getattr(errors, str(record["error"])), str(record["text"])
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         kind, text = ProtocolError, f"status {status}"
     refusal = kind if isinstance(kind, type) and issubclass(kind, ProtocolError) else ProtocolError
     raise refusal(f"the helper refuses: {text}")

@@ -267,7 +267,7 @@ class Record:
                 named = [k for k in read if k.startswith(f"{split}_")]
                 read[split] = {k.removeprefix(f"{split}_"): read.pop(k) for k in named}
             return cls(**read)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"no record of a round: {error}") from error
 
 
@@ -314,7 +314,7 @@ class Header:
             plan = CalibratedPlan.from_json(json.dumps(record.pop("plan")))
             clip = record.pop("clip", None)
             return cls(**record, plan=plan, clip=None if clip is None else AdaptiveClip(**clip))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DataError(f"the run's header is damaged: {error}") from error
 
 
@@ -483,7 +483,7 @@ def read_operator(folder: Path) -> list[dict[str, Any]]:
     log = _operator(folder)
     try:
         found = [json.loads(line) for line in log.lines()]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{log.path} is damaged: {error}; move it away") from error
     counts = ("round", "invited", "survivors", "failures")
     for number, line in enumerate(found, start=1):

@@ -256,6 +256,6 @@ def _counted_words(path: Path, count: int) -> Vocabulary:
     try:
         counts = json.loads(path.read_bytes())
         ranked = sorted(counts, key=lambda word: (-int(counts[word]), word))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{path} must hold one JSON object, {{word: count}}: {error}") from error
     return Vocabulary(tuple(ranked[:count]))

@@ -168,7 +168,7 @@ class Result:
             cell = Cell(**{**read["cell"], "mechanism": Mechanism(read["cell"]["mechanism"])})
             curve = tuple((int(number), float(value)) for number, value in read["curve"])
             return cls(**{**read, "cell": cell, "curve": curve})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DataError(f"this is no result: {error}: {line[:80]!r}") from error
 
 
@@ -271,7 +271,7 @@ class Reproduction:
 def _settings(path: Path) -> dict[str, Any]:
     try:
         known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}: {error}; restore it, or move it away") from error
     if not isinstance(known, dict):
         raise DataError(f"{path} must hold one JSON object; restore it, or move it away")

@@ -168,7 +168,7 @@ def _texts(path: Path) -> Texts:
     require_format(path, Format.GZIP)
     try:
         content = json.loads(gzip.decompress(path.read_bytes()))
-    except (ValueError, OSError, EOFError, zlib.error) as error:
+    except (ValueError, OSError, EOFError, zlib.error, RecursionError) as error:
         raise DataError(f"{path} is damaged or truncated: {error}") from error
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold one JSON object")

@@ -232,6 +232,14 @@ def test_a_reply_without_end_is_cut_off():
         assert len(replace(line, max_reply=100_000)(b"message")) == 100_000
 
 
+def test_a_refusal_of_brackets_without_end_is_still_a_refusal():
+    with (
+        served(answering(b"[" * 100_000, status=422)) as port,
+        pytest.raises(ProtocolError, match="refuses: status 422"),
+    ):
+        HttpsLine(f"http://127.0.0.1:{port}", timeout=5)(b"message")
+
+
 @pytest.mark.parametrize("status", [502, 503, 504])
 def test_a_proxy_whose_helper_is_away_is_asked_again(status):
     asked = []

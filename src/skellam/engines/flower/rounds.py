@@ -125,11 +125,12 @@ class Progress:
         """Return the progress at ``path``, or this if there is none; it must be of this run."""
         if not path.exists():
             return self
+        unreadable = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
         try:
             record = durable.unseal_record(json.loads(path.read_text(encoding="utf-8")))
             same = record.pop(_KIND) == _VERSION and record.pop("plan") == plan.digest.hex()
             found = _from_fields(**record)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, SkellamError) as error:
+        except (*unreadable, SkellamError) as error:
             raise DataError(f"{path} cannot be read as the progress of a run: {error}") from error
         if not same or not _alike(found.clip, self.clip):
             raise DataError(f"{path} is of another plan or clip; name another file")

@@ -130,7 +130,7 @@ def _leaf_content(path: Path) -> dict[str, Any]:
     require_format(path, Format.JSON)
     try:
         content: dict[str, Any] = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is damaged or truncated: {error}") from error
     match content:
         case {"users": list(users), "num_samples": list(counts), "user_data": dict()} if len(
