@@ -171,3 +171,10 @@ def test_a_copy_of_the_folder_goes_on(tmp_path):
     history = train(tmp_path / "two")
     assert [record.round for record in history.records] == [0, 1, 2, 3]
     assert spends(tmp_path / "one") == 2
+
+
+def test_a_ledger_without_its_tail_is_named_as_such(tmp_path):
+    train(tmp_path, rounds=2)
+    (tmp_path / "ledger.tail").unlink()
+    with pytest.raises(LedgerError, match=r"no .*\.tail"):
+        train(tmp_path)

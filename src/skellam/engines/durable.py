@@ -203,11 +203,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         if process == os.getpid():  # a fork has closed its copy already
-            file.held.discard(descriptor)
-            try:  # closing is not enough while a fork that has just begun has it open too
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-            finally:
-                os.close(descriptor)
+            file.release_lock(descriptor)
 
 
 @contextmanager

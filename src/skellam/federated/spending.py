@@ -11,7 +11,7 @@ from typing import Protocol, final
 from skellam.accounting.guarantee import Audience, Guarantee
 from skellam.accounting.ledger import Account as LedgerAccount
 from skellam.accounting.ledger import Head, Ledger
-from skellam.engines import durable
+from skellam.accounting.ledger.file import is_ledger
 from skellam.errors import DomainError, LedgerError
 from skellam.federated.sampling import Population
 from skellam.plan import AnyGuarantees, CalibratedPlan, Guarantees, Sampling, TwoServerGuarantees
@@ -215,7 +215,7 @@ def open_ledger(
     """
     if given is not None:
         return nullcontext(given)
-    if durable.exists(path.with_name(path.name + ".tail")):
+    if is_ledger(path):
         return Ledger.open(path)
     if not new:
         raise LedgerError(f"there is no ledger {path}; pass the ledger that the run began with")

@@ -197,6 +197,15 @@ def read(path: Path) -> bytes:
     raise LedgerError(f"{path} changes faster than it can be read; read a copy of both files")
 
 
+def is_ledger(path: Path) -> bool:
+    """Return whether anything was ever durable at ``path``.
+
+    Whoever is killed while the first line is written leaves an empty file, and nothing was spent.
+    """
+    with _explained(path, "read"):
+        return _tail_path(path).exists() or (path.exists() and path.stat().st_size > 0)
+
+
 @final
 class LedgerFile:
     """The only writer of the ledger at ``path``; holds a lock until it is closed."""
@@ -213,8 +222,7 @@ class LedgerFile:
             with _explained(path, "lock"):
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 status = os.fstat(self._descriptor)
-                # no byte and no tail: that is also what a killed `create` left
-                self._new = not status.st_size and not _tail_path(path).exists()
+                self._new = not is_ledger(path)
         except BaseException:
             self.close()
             raise
@@ -278,11 +286,7 @@ class LedgerFile:
         """Release the lock; in a fork, where the lock is another's, do nothing."""
         if self._descriptor >= 0 and self._process == os.getpid():
             descriptor, self._descriptor = self._descriptor, -1
-            held.discard(descriptor)
-            try:  # closing is not enough while a fork that has just begun has the file open too
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-            finally:
-                os.close(descriptor)
+            release_lock(descriptor)
 
     def _recovered(self) -> bytes:
         """Return the ledger's lines, the last one completed from the tail, in the file too."""
@@ -423,6 +427,15 @@ def _explained(path: Path, action: str) -> Iterator[None]:
 
 held: set[int] = set()
 """Descriptors whose locks this process holds; a fork closes its copies of them."""
+
+
+def release_lock(descriptor: int) -> None:
+    """Give up a lock that this process holds, and close its file."""
+    held.discard(descriptor)
+    try:  # closing is not enough while a fork that has just begun has the file open too
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
 
 
 def _drop_locks() -> None:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from skellam import _checks
 from skellam.accounting.gdp import dominating, outside_by_distance
+from skellam.accounting.ledger.file import is_ledger
 from skellam.engines import durable
 from skellam.engines.flower.round_config import RoundConfig
 from skellam.engines.key_files import read_config, read_identity, read_public, read_roster
@@ -306,17 +307,6 @@ class Spending:
         return BudgetError(
             f"limit total_epsilon: another round would exceed {self.limits.total_epsilon:g} at "
             f"delta {self.limits.delta:g}, over all runs that this node ever took part in"
-        )
-
-
-def is_ledger(path: Path) -> bool:
-    """Return whether anything was ever durable at ``path``.
-
-    Whoever is killed while the first line is written leaves an empty file, and nothing was spent.
-    """
-    with durable.explained(path, "read"):
-        return path.with_name(path.name + ".tail").exists() or (
-            path.exists() and path.stat().st_size > 0
         )
 
 
